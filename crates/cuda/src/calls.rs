@@ -58,7 +58,7 @@ pub fn before(door: &Door, function: &Function, call: Call<'_>) -> Option<Going>
         Does::EventRecord => {
             let stream = stream_of(function, call, handle(word(1)));
             if !door.driver.is_capturing(stream.handle()) {
-                door.state().streams.record(handle(word(0)), stream);
+                door.state().streams.record(handle(word(0)), stream, call.data.context_id);
             }
             None
         }
@@ -151,7 +151,7 @@ pub fn after(door: &'static Door, function: &Function, call: Call<'_>) {
         Does::EventWait => {
             let stream = stream_of(function, call, handle(word(0)));
             if !door.driver.is_capturing(stream.handle())
-                && door.stream(stream, call.data.context_id).is_some()
+                && door.stream(stream, (call.data.context, call.data.context_id)).is_some()
             {
                 door.state().streams.wait(stream, handle(word(1)));
             }
@@ -223,7 +223,7 @@ fn command(door: &Door, function: &Function, call: Call<'_>) -> Option<Begun> {
     };
     let stream = stream_at.map_or(0, |at| handle(word(at)));
     let place = place(door, function, call, stream, blocks)?;
-    let taken = Taken::new(door.stream(place.stream, place.context.1)?);
+    let taken = Taken::new(door.stream(place.stream, place.context)?);
     match function.does {
         Does::LaunchOld(_) => launches::launch_unknown(door, call, &place, taken, handle(word(0))),
         Does::Graph(_) => graphs::launch(door, function, handle(word(0)), &place, taken),

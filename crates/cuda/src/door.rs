@@ -69,6 +69,8 @@ pub struct StreamState {
     pub id: QueueId,
     /// The device it is of.
     pub device: Device,
+    /// The context it is of, by handle and by number.
+    context: (usize, ContextId),
     /// A number that no other stream of this process has, or had.
     pub line: u64,
     /// What it has of the device to work in.
@@ -165,16 +167,31 @@ impl Door {
             *registered = None;
         }
         drop(registered);
+        self.streams_go(context);
         self.contents.context_goes(context);
     }
 
+    /// Streams and events of a context go with it: the next context may have the same handles.
+    fn streams_go(&self, context: usize) {
+        let mut state = self.state();
+        let State { lines, streams, .. } = &mut *state;
+        lines.retain(|stream, line| {
+            let stays = line.context.0 != context;
+            if !stays {
+                streams.forget(*stream);
+                streams.forget_context(line.context.1);
+            }
+            stays
+        });
+    }
+
     /// The stream that a call means, met if it is new.
-    pub fn stream(&self, stream: Stream, context: ContextId) -> Option<Arc<StreamState>> {
+    pub fn stream(&self, stream: Stream, context: (usize, ContextId)) -> Option<Arc<StreamState>> {
         let known = self.state().lines.get(&stream).map(Arc::clone);
         known.or_else(|| self.meet(stream, context))
     }
 
-    fn meet(&self, stream: Stream, context: ContextId) -> Option<Arc<StreamState>> {
+    fn meet(&self, stream: Stream, context: (usize, ContextId)) -> Option<Arc<StreamState>> {
         let is_blocking = match stream {
             Stream::Made(handle) => self.driver.is_blocking(handle),
             Stream::Legacy(_) | Stream::OfThread(..) => true,
@@ -193,10 +210,10 @@ impl Door {
         };
         let id = self.record(|recorder| recorder.queue(&name))?;
         let (scratch, gate) = (Mutex::default(), Gate::default());
-        let met = Arc::new(StreamState { id, device, line: number, scratch, gate });
+        let met = Arc::new(StreamState { id, device, context, line: number, scratch, gate });
         let mut state = self.state();
         // Another thread may have met it meanwhile.
-        if !state.streams.meet(stream, context, is_blocking) {
+        if !state.streams.meet(stream, context.1, is_blocking) {
             return state.lines.get(&stream).map(Arc::clone);
         }
         state.lines.insert(stream, Arc::clone(&met));

@@ -10,8 +10,8 @@ use std::{
 /// A call waits so long for room while none is given back. Launches may stand behind something that only the program sets free, so it never waits on.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Pieces begin at multiples of this.
-const GRAIN: u64 = 256;
+/// Pieces begin at multiples of this, and are as long.
+pub const GRAIN: u64 = 256;
 
 /// A piece of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -60,7 +60,8 @@ struct Line {
 pub struct Streams {
     orders: Orders,
     lines: ByNumber<Stream, Line>,
-    events: ByNumber<usize, Vec<Mark>>,
+    /// With the contexts that they are of.
+    events: ByNumber<usize, (ContextId, Vec<Mark>)>,
     next_key: QueueKey,
 }
 
@@ -83,6 +84,19 @@ impl Streams {
         if let Some(line) = self.lines.remove(&stream) {
             self.orders.forget(line.key);
         }
+    }
+
+    /// A context goes, and with it its streams and events. Their handles may be those of others from now on.
+    pub fn forget_context(&mut self, context: ContextId) {
+        let orders = &mut self.orders;
+        self.lines.retain(|_, line| {
+            let stays = line.context != context;
+            if !stays {
+                orders.forget(line.key);
+            }
+            stays
+        });
+        self.events.retain(|_, (of, _)| *of != context);
     }
 
     /// A command goes into a stream that was met.
@@ -136,15 +150,15 @@ impl Streams {
         self.submitted(line).into_iter().chain(self.beside(stream)).collect()
     }
 
-    /// An event is recorded in a stream.
-    pub fn record(&mut self, event: usize, stream: Stream) {
+    /// An event of a context is recorded in a stream.
+    pub fn record(&mut self, event: usize, stream: Stream, context: ContextId) {
         let marks = self.of_stream(stream);
-        self.events.insert(event, marks);
+        self.events.insert(event, (context, marks));
     }
 
     /// A stream is told to wait for an event.
     pub fn wait(&mut self, stream: Stream, event: usize) {
-        let marks = self.events.get(&event).cloned().unwrap_or_default();
+        let marks = self.of_event(event);
         if let Some(line) = self.lines.get_mut(&stream) {
             line.pending.extend(marks);
         }
@@ -157,7 +171,7 @@ impl Streams {
 
     /// Commands that have run when an event has happened.
     pub fn of_event(&self, event: usize) -> Vec<Mark> {
-        self.events.get(&event).cloned().unwrap_or_default()
+        self.events.get(&event).map_or_else(Vec::new, |(_, marks)| marks.clone())
     }
 
     /// Commands that have run when a context is idle.

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SUCCESS = 0, INVALID = 1, NOT_FOUND = 500, NOT_READY = 600, DRIVER = 1, RESOURCES = 3, CONTEXT_CREATED = 1, MODULE_LOADED = 6 };
+enum { SUCCESS = 0, INVALID = 1, NOT_FOUND = 500, NOT_READY = 600, DRIVER = 1, RESOURCES = 3, CONTEXT_CREATED = 1, CONTEXT_GOES = 2, MODULE_LOADED = 6 };
 
 // ---------------------------------------------------------------- CUPTI
 
@@ -38,8 +38,9 @@ struct module_data {
 };
 
 static callback subscriber;
-// The one context.
+// The one context, and its number: after a reset it is another at the same place.
 static int context;
+static uint32_t context_number = 1;
 static unsigned char wanted[4][1024];
 
 CUresult cuptiSubscribe(void **handle, callback function, void *data) {
@@ -62,7 +63,7 @@ static CUresult told(unsigned id, const void *params, const char *symbol, CUresu
   CUresult status = SUCCESS;
   uint64_t between = 0;
   int is_wanted = subscriber && wanted[DRIVER][id];
-  struct call_data data = {0, "", params, &status, symbol, &context, 1, &between, __sync_add_and_fetch(&calls, 1)};
+  struct call_data data = {0, "", params, &status, symbol, &context, context_number, &between, __sync_add_and_fetch(&calls, 1)};
   if (is_wanted) subscriber(NULL, DRIVER, id, &data);
   status = call(params);
   data.site = 1;
@@ -476,6 +477,23 @@ static void check_read(CUdeviceptr at, size_t bytes) {
   if (forbidden.bytes && at < forbidden.at + forbidden.bytes && forbidden.at < at + bytes) fail("memory is read that may not be");
 }
 
+// Memory of the context, and of those that are gone: whoever writes into it is found out.
+enum { MOST_MEMORY = 4096, GONE = 0xEE };
+static struct {
+  char *at;
+  size_t bytes;
+  int is_gone;
+} memory[MOST_MEMORY];
+static int memory_count;
+
+static void check_gone(void) {
+  for (int which = 0; which < memory_count; which++) {
+    const char *at = memory[which].at;
+    size_t bytes = memory[which].bytes;
+    if (memory[which].is_gone && bytes && (*at != (char)GONE || memcmp(at, at + 1, bytes - 1))) fail("memory of a context that is gone was written");
+  }
+}
+
 struct alloc_params {
   CUdeviceptr *at;
   size_t bytes;
@@ -485,6 +503,10 @@ static CUresult do_alloc(const void *params) {
   *p->at = (CUdeviceptr)malloc(p->bytes);
   // Nobody finds zeros by chance.
   memset((void *)*p->at, 0xA5, p->bytes);
+  pthread_mutex_lock(&lock);
+  if (memory_count == MOST_MEMORY) fail("too much memory");
+  memory[memory_count].at = (char *)*p->at, memory[memory_count++].bytes = p->bytes;
+  pthread_mutex_unlock(&lock);
   return SUCCESS;
 }
 CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t bytes) {
@@ -492,6 +514,13 @@ CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t bytes) {
   return told(243, &p, NULL, do_alloc);
 }
 static CUresult do_free(const void *params) {
+  pthread_mutex_lock(&lock);
+  for (int at = 0; at < memory_count; at++)
+    if (memory[at].at == *(char *const *)params) {
+      memory[at] = memory[--memory_count];
+      break;
+    }
+  pthread_mutex_unlock(&lock);
   free(*(void *const *)params);
   return SUCCESS;
 }
@@ -741,13 +770,35 @@ CUresult cuStreamSynchronize(CUstream stream) { return told(126, &stream, NULL, 
 static CUresult do_sync_all(const void *params) {
   (void)params;
   for (int at = 0; at < stream_count; at++) wait_for(streams[at], streams[at]->submitted);
+  check_gone();
   return context_status;
 }
 CUresult cuCtxSynchronize(void) { return told(17, NULL, NULL, do_sync_all); }
 
+// What is under way ends in the stream all the same.
+static CUresult do_stream_gone(const void *params) {
+  stream_of(*(const CUstream *)params)->is_gone = 1;
+  return SUCCESS;
+}
+CUresult cuStreamDestroy_v2(CUstream stream) { return told(326, &stream, NULL, do_stream_gone); }
+
+void fake_reset(void) {
+  struct resource_data data = {&context, NULL, NULL};
+  if (subscriber && wanted[RESOURCES][CONTEXT_GOES]) subscriber(NULL, RESOURCES, CONTEXT_GOES, &data);
+  do_sync_all(NULL);
+  for (int at = 0; at < memory_count; at++) {
+    if (!memory[at].is_gone) memset(memory[at].at, GONE, memory[at].bytes);
+    memory[at].is_gone = 1;
+  }
+  for (int at = 1; at < stream_count; at++) streams[at]->is_gone = 1;
+  context_number++;
+  if (subscriber && wanted[RESOURCES][CONTEXT_CREATED]) subscriber(NULL, RESOURCES, CONTEXT_CREATED, &data);
+}
+
 CUresult cuEventCreate(CUevent *event, unsigned flags) {
   (void)flags;
   *event = calloc(1, sizeof **event);
+  (*event)->context = context_number;
   return SUCCESS;
 }
 struct event_params {
@@ -757,6 +808,8 @@ struct event_params {
 static CUresult do_record(const void *params) {
   const struct event_params *p = params;
   struct stream *stream = stream_of(p->stream);
+  if (p->event->context != context_number) fail("an event of a context that is gone is recorded");
+  if (getenv("FAKE_RECORDS_NO_EVENTS")) return INVALID;
   pthread_mutex_lock(&lock);
   p->event->count = legacy_waits(stream, p->event->waits);
   p->event->waits[p->event->count++] = (struct wait){stream, stream->submitted};

@@ -59,6 +59,7 @@ CUresult cuMemMap(CUdeviceptr at, size_t bytes, size_t offset, uint64_t handle, 
 CUresult cuMemSetAccess(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *descriptions, size_t count);
 CUresult cuModuleGetGlobal_v2(CUdeviceptr *at, size_t *bytes, CUmodule module, const char *name);
 CUresult cuStreamCreate(CUstream *stream, unsigned flags);
+CUresult cuStreamDestroy_v2(CUstream stream);
 CUresult cuStreamSynchronize(CUstream stream);
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags);
 CUresult cuStreamBeginCapture(CUstream stream, int mode);
@@ -91,6 +92,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction kernel, void 
 
 // Not NVIDIA's: a kernel by its name, whose code is loaded when it is first asked for.
 CUfunction fake_kernel(const char *name);
+// The context goes with all that it has, as in cuDevicePrimaryCtxReset; the next has its handle, and its streams have those of the first.
+void fake_reset(void);
 // Where a variable of its module lies.
 CUdeviceptr fake_variable(CUmodule module, const char *name);
 // Whether its handle is that of a library's kernel.

@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod gone;
 mod graphs;
 mod plan;
 mod replayed;

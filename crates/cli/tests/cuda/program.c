@@ -94,6 +94,8 @@ int main(int count, char **args) {
     sscanf(line, "%31s %u %u %u %u %u %u %u %u %u", what, n, n + 1, n + 2, n + 3, n + 4, n + 5, n + 6, n + 7, n + 8);
     CUstream stream = streams[n[0] % 8];
     if (!strcmp(what, "stream")) NEED(cuStreamCreate(&streams[n[0]], n[1]));
+    else if (!strcmp(what, "stream_gone")) NEED(cuStreamDestroy_v2(stream));
+    else if (!strcmp(what, "reset")) fake_reset();
     else if (!strcmp(what, "alloc")) NEED(cuMemAlloc_v2(&buffers[n[0]], 4 * (size_t)n[1]));
     else if (!strcmp(what, "free")) NEED(cuMemFree_v2(buffers[n[0]]));
     else if (!strcmp(what, "torch")) load_torch((int)n[0]);

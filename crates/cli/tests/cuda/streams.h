@@ -32,6 +32,8 @@ struct op {
 
 struct stream {
   unsigned flags;
+  // Its handle may be given to another.
+  int is_gone;
   int captures;
   // What it is captured into.
   CUgraph graph;
@@ -40,6 +42,8 @@ struct stream {
 };
 
 struct event {
+  // Number of the context that it is of.
+  uint32_t context;
   struct wait waits[MOST_WAITS];
   int count;
 };
@@ -75,9 +79,15 @@ static void *work(void *of) {
 }
 
 static struct stream *new_stream(unsigned flags) {
+  pthread_mutex_lock(&lock);
+  for (int at = 1; at < stream_count; at++)
+    if (streams[at]->is_gone && streams[at]->done == streams[at]->submitted) {
+      streams[at]->flags = flags, streams[at]->is_gone = 0;
+      pthread_mutex_unlock(&lock);
+      return streams[at];
+    }
   struct stream *stream = calloc(1, sizeof *stream);
   stream->flags = flags;
-  pthread_mutex_lock(&lock);
   if (stream_count == MOST_STREAMS) fail("too many streams");
   streams[stream_count++] = stream;
   pthread_mutex_unlock(&lock);

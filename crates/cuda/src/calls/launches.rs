@@ -135,7 +135,7 @@ pub fn launch(
         unsafe { graphs::note(door, stream_of(function, call, stream).handle(), &facts, launch) };
         return None;
     };
-    let taken = Taken::new(door.stream(place.stream, place.context.1)?);
+    let taken = Taken::new(door.stream(place.stream, place.context)?);
     let device = taken.stream.device;
     // SAFETY: the program's launch has its parameters where it says, until it returns.
     let given = unsafe { given(door, &facts, launch, device) };

@@ -7,26 +7,26 @@ use std::{
 };
 
 use tensortap_device_kernels::{HASH_LEAVES, KEEP, MEASURE_LEAVES, PTX, StoredHashes};
-use tensortap_sync::Counter;
+use tensortap_sync::Flag;
 
 use super::Contents;
 use crate::{
     door::Door,
     library::{Driver, SUCCESS, Status},
-    rooms::Space,
+    rooms::{GRAIN, Space},
 };
 
 /// Bundles that launches of all streams work in at a time: 8 GiB of content. 1,156 bytes each.
 const BUNDLES: u64 = 32 << 10;
-/// Pieces of it are of so many bundles at least: 64 MiB of content.
-pub const FEWEST_BUNDLES: u64 = 256;
-/// Bytes of the counts that a stream has.
+/// Pieces of it are of so many bundles, or a multiple: 64 MiB of content.
+const PIECE: u64 = GRAIN;
+/// Each piece has words of its own, by where it begins.
+const PIECES: u64 = BUNDLES / PIECE;
+/// Bytes of the counts that a piece has.
 const COUNTS_BYTES: u64 = 64;
 /// Ranges that a side may have.
 pub const MOST_RANGES: usize = 1024;
 const DECISIONS_BYTES: u64 = MOST_RANGES as u64 * 4;
-/// Streams that have words.
-const STREAMS: u64 = 512;
 /// Hashes that the device knows: fewer than the collector remembers.
 const STORED: u32 = 1 << 16;
 /// Bytes of the ring: a thirty-second of the device's memory, within these.
@@ -67,15 +67,18 @@ pub struct Device {
     scratch: [u64; 4],
     /// Its bundles.
     pub bundles: Space,
-    /// Counts of every stream, and what was decided of its ranges.
+    /// Counts of every piece of them, and what was decided of the ranges of a side that works in it.
     words: [u64; 2],
-    words_taken: Counter,
     /// Hashes of what is stored: where they lie, and their mask.
     pub stored: Option<(u64, u32)>,
     /// Where new content is kept until it is copied: where it begins, and its bytes.
     pub ring: Option<(u64, Space)>,
     /// The stream of ours that copies.
     pub copies: usize,
+    /// Events of this context that nobody waits for.
+    pub events: Mutex<Vec<usize>>,
+    /// Whether this context was told of the memory that content goes to.
+    pub knows_memory: Flag,
     /// Held while our thread calls the driver for this context; whether it is gone.
     calls: Mutex<bool>,
 }
@@ -124,7 +127,7 @@ impl Device {
         for (place, bytes) in scratch.iter_mut().zip([1024, 64, 64, 4]) {
             *place = allocate(BUNDLES * bytes)?;
         }
-        let words = [allocate(STREAMS * COUNTS_BYTES)?, allocate(STREAMS * DECISIONS_BYTES)?];
+        let words = [allocate(PIECES * COUNTS_BYTES)?, allocate(PIECES * DECISIONS_BYTES)?];
         let copies = driver.make_stream().map_err(failed("the driver makes no stream"))?;
         let (mut stored, mut ring) = (None, None);
         if contents.wants_payloads {
@@ -143,10 +146,11 @@ impl Device {
             // In units of its pieces' grain: a bundle is one of its bytes.
             bundles: Space::new(BUNDLES),
             words,
-            words_taken: Counter::new(),
             stored,
             ring,
             copies,
+            events: Mutex::default(),
+            knows_memory: Flag::new(),
             calls: Mutex::new(false),
         };
         device.clear(driver).map_err(failed(memory))?;
@@ -160,9 +164,9 @@ impl Device {
         let cleared = unsafe {
             [
                 driver.fill(self.scratch[3], 0, BUNDLES, self.copies),
-                driver.fill(self.words[0], 0, STREAMS * COUNTS_BYTES / 4, self.copies),
+                driver.fill(self.words[0], 0, PIECES * COUNTS_BYTES / 4, self.copies),
                 // Where nothing is compared, everything is new.
-                driver.fill(self.words[1], first, STREAMS * DECISIONS_BYTES / 4, self.copies),
+                driver.fill(self.words[1], first, PIECES * DECISIONS_BYTES / 4, self.copies),
                 self.forget_stored(driver),
             ]
         };
@@ -181,11 +185,11 @@ impl Device {
         unsafe { driver.fill(at, 0, (u64::from(mask) + 1) * 4, self.copies) }
     }
 
-    /// Counts and decisions for a stream; none when all are taken.
-    pub fn take_words(&self) -> Option<[u64; 2]> {
-        let place = self.words_taken.next();
+    /// Counts and decisions of the piece that begins at a bundle.
+    pub fn words(&self, bundle: u64) -> [u64; 2] {
+        let piece = bundle / PIECE;
         let [counts, decisions] = self.words;
-        (place < STREAMS).then(|| [counts + place * COUNTS_BYTES, decisions + place * DECISIONS_BYTES])
+        [counts + piece * COUNTS_BYTES, decisions + piece * DECISIONS_BYTES]
     }
 
     /// Memory to work in from a bundle on: leaf hashes, sums, parts, gates.

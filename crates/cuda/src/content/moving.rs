@@ -1,6 +1,10 @@
 //! New content on its way from the ring into the memory of the recording.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
 
 use tensortap_record::{Incoming, RecordError, Ticket};
 
@@ -18,13 +22,27 @@ struct Copy {
     hash: u128,
 }
 
+/// What became of a copy that was to begin.
+enum Begun {
+    /// It is one of those under way.
+    UnderWay,
+    /// It is done and committed.
+    Over,
+    /// There is none.
+    Not,
+}
+
+/// Events of a context that nobody waits for. They go with it.
+fn events(device: &Device) -> std::sync::MutexGuard<'_, Vec<usize>> {
+    device.events.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// All of them, in the order they were begun.
 #[derive(Default)]
 pub struct Moving {
     copies: VecDeque<Copy>,
-    events: Vec<(usize, usize)>,
-    /// Contexts that know the memory that content goes to.
-    registered: Vec<usize>,
+    /// Whether some context knows the memory that content goes to.
+    is_registered: bool,
 }
 
 /// How long a copy is waited for at a time.
@@ -50,11 +68,12 @@ impl Moving {
         let is_whole = loop {
             match door.contents.record(door, |recorder| Ok(recorder.next_space(&mut incoming))) {
                 Some(Ok(Some(ticket))) => {
-                    if !self.copy(door, device, &ticket, (from.at + moved, hash)) {
-                        break false;
+                    match self.copy(door, device, &ticket, (from.at + moved, hash)) {
+                        Begun::UnderWay => pieces += 1,
+                        Begun::Over => {}
+                        Begun::Not => break false,
                     }
                     moved += ticket.bytes;
-                    pieces += 1;
                 }
                 Some(Ok(None)) => break true,
                 Some(Err(RecordError::CommitFirst)) if !self.copies.is_empty() => {
@@ -77,13 +96,13 @@ impl Moving {
 
     /// Lets the driver know the memory that content goes to, once for each context: copies are slower otherwise.
     pub fn register(&mut self, door: &Door, device: &Arc<Device>) {
-        if self.registered.contains(&device.context) || device.ring.is_none() {
+        if device.ring.is_none() || !device.knows_memory.raise() {
             return;
         }
-        self.registered.push(device.context);
         let Some((start, bytes)) = door.record(tensortap_record::ThreadRecorder::all_space) else { return };
         let registered = device.call(&door.driver, || door.driver.register(start, bytes));
-        if registered != Some(SUCCESS) && self.registered.len() == 1 {
+        self.is_registered |= registered == Some(SUCCESS);
+        if !self.is_registered {
             door.tell_once("memory for content could not be pinned: copies from the device are slower");
         }
     }
@@ -94,27 +113,40 @@ impl Moving {
         device: &Arc<Device>,
         ticket: &Ticket,
         (from, hash): (u64, u128),
-    ) -> bool {
+    ) -> Begun {
         let driver = &door.driver;
-        let known = self.events.iter().position(|(context, _)| *context == device.context);
-        let known = known.map(|at| self.events.swap_remove(at).1);
+        let known = events(device).pop();
         let begun = device.call(driver, || {
             let event = known.map_or_else(|| driver.make_event(), Ok)?;
             let to = ticket.start.expose_provenance();
-            // SAFETY: the space is this ticket's until it is committed or given up, which happens behind the event.
+            // SAFETY: the space is this ticket's until it is committed or given up, which happens behind the copy.
             let copied = unsafe { driver.copy_to_host(to, from, ticket.bytes, device.copies) };
-            let recorded = driver.record_event(event, device.copies);
-            if copied == SUCCESS && recorded == SUCCESS { Ok(event) } else { Err(copied.max(recorded)) }
+            if copied != SUCCESS {
+                events(device).push(event);
+                return Err(copied);
+            }
+            if driver.record_event(event, device.copies) == SUCCESS {
+                return Ok(Some(event));
+            }
+            // Nothing tells when it is done, and until then it writes there. A stream that cannot be waited for does nothing any more.
+            match driver.wait_stream(device.copies) {
+                SUCCESS => Ok(None),
+                status => Err(status),
+            }
         });
         match begun {
-            Some(Ok(event)) => {
+            Some(Ok(Some(event))) => {
                 let (device, ticket) = (Arc::clone(device), ticket.number);
                 self.copies.push_back(Copy { device, event, ticket, last: None, hash });
-                true
+                Begun::UnderWay
+            }
+            Some(Ok(None)) => {
+                door.record(|recorder| recorder.commit(ticket.number, None));
+                Begun::Over
             }
             _ => {
                 door.record(|recorder| recorder.give_up(ticket.number));
-                false
+                Begun::Not
             }
         }
     }
@@ -137,7 +169,7 @@ impl Moving {
         let Some(Copy { device, event, ticket, last, hash }) = self.copies.pop_front() else { return false };
         if asked == Some(Ok(true)) {
             door.record(|recorder| recorder.commit(ticket, None));
-            self.events.push((device.context, event));
+            events(&device).push(event);
         } else {
             door.record(|recorder| recorder.give_up(ticket));
             lost.push(hash);

@@ -1,6 +1,11 @@
 //! One side of a command: the kernels that go into its stream, and where they leave what they find.
 
-use std::sync::Arc;
+use std::{
+    cell::Cell,
+    fmt,
+    mem::ManuallyDrop,
+    sync::{Arc, Weak},
+};
 
 use tensortap_device_kernels::{
     Build, Decision, FEW, Keeping, Kept, Measured, Plan, Range as DeviceRange, RangeResult, Side, Source,
@@ -10,7 +15,7 @@ use tensortap_record::{DType, DumpStage, Found};
 use tensortap_sync::SharedU64;
 use zerocopy::{FromZeros as _, IntoBytes as _};
 
-use super::{Contents, device::Device, device::FEWEST_BUNDLES, device::MOST_RANGES};
+use super::{Contents, device::Device, device::MOST_RANGES};
 use crate::{
     door::Door,
     library::{SUCCESS, Status},
@@ -24,11 +29,43 @@ const RESULT_BYTES: u64 = size_of::<RangeResult>() as u64;
 /// What content of the ring is moved by so that it lies as its source does.
 const SHIFT: u64 = 16;
 
-/// What a stream has of a device. Commands of one stream come one after the other, so that all of them work in the same memory.
+/// What a stream has of a device while sides of it are under way. They come one after the other, so that all of them work in the same memory.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    words: Option<[u64; 2]>,
-    bundles: Option<Room>,
+    held: Weak<Held>,
+}
+
+/// Memory of a device that sides of one stream work in. It goes back when all of them were seen.
+struct Held {
+    device: Arc<Device>,
+    bundles: Room,
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Held").field("bundles", &self.bundles).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.device.bundles.give([self.bundles]);
+    }
+}
+
+/// The memory, as a side has it. Of a side that nobody has seen it stays taken: the device may write there yet.
+struct Working(Cell<Option<Arc<Held>>>);
+
+impl Working {
+    fn is_over(&self) {
+        drop(self.0.take());
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        let _stays = ManuallyDrop::new(self.0.take());
+    }
 }
 
 /// A side that is in its stream.
@@ -50,8 +87,7 @@ pub struct Pending {
     /// Where its findings are; none where there are none.
     room: Option<Room>,
     ticket: u64,
-    /// Memory that only sides before this one worked in.
-    retired: Option<Room>,
+    working: Working,
 }
 
 /// Content in the ring.
@@ -141,8 +177,8 @@ pub fn enqueue(
     let is_measured = !contents.wants_payloads && ranges.iter().any(|range| range.dtype.is_some());
     let sources: Vec<Source> = ranges.iter().map(|range| source(range, is_measured)).collect();
     let (launches, most) = launches(&sources)?;
-    let retired = grow(device, scratch, most)?;
-    let Some((words, bundles)) = scratch.words.zip(scratch.bundles) else { return Err(NotSeen::NoRoom) };
+    let held = hold(device, scratch, most)?;
+    let (words, bundles) = (device.words(held.bundles.at), held.bundles);
     let findings = contents.findings().ok_or(NotSeen::NoRoom)?;
     let count = ranges.len() as u64;
     let slow = || contents.is_recorder_slow();
@@ -169,6 +205,7 @@ pub fn enqueue(
         ..Side::new_zeroed()
     };
     let word = (base, ticket);
+    let working = Working(Cell::new(Some(held)));
     let status = put(door, device, target.stream, &launches, &side, &kept, is_measured, word);
     if status != SUCCESS {
         // Some of it may be in the stream all the same, so what it was given stays its own.
@@ -177,7 +214,7 @@ pub fn enqueue(
     let (shared, device) = (Arc::clone(shared), Arc::clone(device));
     let dtypes = ranges.iter().map(|range| range.dtype).collect();
     let room = Some(room);
-    let side = Pending { shared, stage, device, line, kept, dtypes, is_measured, room, ticket, retired };
+    let side = Pending { shared, stage, device, line, kept, dtypes, is_measured, room, ticket, working };
     contents.hand_over(side);
     Ok(Seen { word: start, ticket })
 }
@@ -194,7 +231,7 @@ pub fn end(contents: &Contents, device: &Arc<Device>, line: u64, shared: &Arc<Sh
         is_measured: false,
         room: None,
         ticket: 0,
-        retired: None,
+        working: Working(Cell::new(None)),
     });
 }
 
@@ -213,16 +250,16 @@ fn launches(sources: &[Source]) -> Result<(Vec<Plan>, u64), NotSeen> {
     Ok((plans, most))
 }
 
-/// Lets a stream have words, and memory for so many bundles. What it had before is returned, for when it is no longer used.
-fn grow(device: &Device, scratch: &mut Scratch, bundles: u64) -> Result<Option<Room>, NotSeen> {
-    if scratch.words.is_none() {
-        scratch.words = device.take_words();
+/// Memory for so many bundles: what the stream works in already, or more. A handle may be that of another context's stream by now, so the device is compared.
+fn hold(device: &Arc<Device>, scratch: &mut Scratch, bundles: u64) -> Result<Arc<Held>, NotSeen> {
+    let fits = |held: &Arc<Held>| Arc::ptr_eq(&held.device, device) && held.bundles.bytes >= bundles;
+    if let Some(held) = scratch.held.upgrade().filter(fits) {
+        return Ok(held);
     }
-    if scratch.bundles.is_some_and(|room| room.bytes >= bundles) {
-        return Ok(None);
-    }
-    let larger = device.bundles.take(bundles.max(FEWEST_BUNDLES)).ok_or(NotSeen::NoRoom)?;
-    Ok(scratch.bundles.replace(larger))
+    let bundles = device.bundles.take(bundles).ok_or(NotSeen::NoRoom)?;
+    let held = Arc::new(Held { device: Arc::clone(device), bundles });
+    scratch.held = Arc::downgrade(&held);
+    Ok(held)
 }
 
 /// Room in the ring for a range, where content is wanted and there is some.
@@ -341,7 +378,7 @@ impl Pending {
 
     /// Gives back what it worked in. Not the ring: that has content yet.
     pub fn give_back(&self, contents: &Contents) {
-        self.device.bundles.give(self.retired);
+        self.working.is_over();
         if let Some(pool) = contents.findings() {
             pool.give(self.room);
         }

@@ -67,16 +67,16 @@ fn an_event_carries_what_its_stream_was_given_and_waits_for() {
     let mut world = World::new();
     let (a, b, free) = (Stream::Made(100), Stream::Made(200), Stream::Made(300));
     world.submit(a);
-    world.streams.record(7, a);
+    world.streams.record(7, a, 1);
     world.submit(a);
     world.streams.wait(free, 7);
     // Nothing was submitted between: the second event stands for the first all the same.
-    world.streams.record(8, free);
+    world.streams.record(8, free, 1);
     world.streams.wait(b, 8);
     assert_eq!(world.submit(b), (3, vec![1]), "not what came behind the event");
     assert_eq!(world.submit(free), (4, vec![1]));
     assert_eq!(world.submit(free), (5, vec![4]), "waited for once");
-    world.streams.record(7, free);
+    world.streams.record(7, free, 1);
     world.streams.wait(a, 7);
     assert_eq!(world.submit(a), (6, vec![2, 5]), "recorded anew");
     world.streams.forget_event(7);
@@ -111,4 +111,22 @@ fn a_stream_that_is_made_anew_has_no_past() {
     assert_eq!(world.submit(a), (2, vec![]));
     let mut none = || unreachable!();
     assert_eq!(world.streams.submit(Stream::Made(5), 9, &mut none), None, "one that was never met");
+}
+
+#[test]
+fn streams_and_events_go_with_their_context() {
+    let mut world = World::new();
+    let (own, others) = (Stream::Made(100), Stream::Made(400));
+    world.streams.meet(others, 2, false);
+    world.submit(own);
+    world.submit(others);
+    world.streams.record(7, own, 1);
+    world.streams.record(8, others, 2);
+    world.streams.forget_context(1);
+    assert!(world.streams.of_event(7).is_empty() && world.streams.of_context(1).is_empty());
+    assert_eq!(world.streams.of_event(8).iter().map(|mark| mark.task).collect::<Vec<_>>(), [2]);
+    assert!(world.streams.meet(own, 3, false), "its handle is another's");
+    world.streams.wait(own, 7);
+    assert_eq!(world.submit(own), (3, vec![]), "which stands behind nothing of the first");
+    assert_eq!(world.submit(others), (4, vec![2]));
 }
