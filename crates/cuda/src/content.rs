@@ -25,8 +25,6 @@ pub use side::{Asked, NotSeen, Pending, Scratch, Seen, can_see, end, enqueue};
 
 /// Bytes of words and findings on their way.
 const FINDINGS: u64 = 16 << 20;
-/// Set where equal content is stored more than once: a device cannot know then what is stored.
-const STORE_ALL_VARIABLE: &str = "TENSORTAP_STORE_ALL";
 
 /// What is known of a context.
 enum Context {
@@ -42,7 +40,7 @@ enum Context {
 pub struct Contents {
     /// Whether payloads are wanted.
     pub wants_payloads: bool,
-    /// Whether the device may take content for stored.
+    /// Whether the device may take content for stored: not where equal content is stored more than once.
     compares: bool,
     contexts: Mutex<HashMap<usize, Context>>,
     /// Whether a context waits for our code.
@@ -77,11 +75,11 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const STUCK: Duration = Duration::from_secs(5);
 
 impl Contents {
-    /// Nothing yet.
-    pub fn new(wants_payloads: bool) -> Contents {
+    /// Nothing yet: whether payloads are wanted, and whether what is stored is left out.
+    pub fn new(wants_payloads: bool, compares: bool) -> Contents {
         Contents {
             wants_payloads,
-            compares: std::env::var_os(STORE_ALL_VARIABLE).is_none(),
+            compares,
             contexts: Mutex::default(),
             has_new: Flag::new(),
             findings: OnceLock::new(),

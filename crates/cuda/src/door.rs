@@ -119,13 +119,13 @@ impl Door {
         let level = attached.session().level().unwrap_or(DumpLevel::Full);
         Some(DOOR.get_or_init(|| Door {
             driver,
+            contents: Contents::new(level == DumpLevel::Full, attached.leaves_out_stored()),
             attached,
             state: Mutex::default(),
             pool: OnceLock::new(),
             registered: Mutex::default(),
             max_range: bytes_of(MAX_RANGE_VARIABLE, MAX_RANGE),
             wants_content: matches!(level, DumpLevel::Full | DumpLevel::Hash),
-            contents: Contents::new(level == DumpLevel::Full),
         }))
     }
 

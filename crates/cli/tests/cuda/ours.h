@@ -213,6 +213,7 @@ static void run_side(const struct our_side *side, int is_measured) {
     if (is_measured && range->dtype == OUR_UINT8) measure(content, range->bytes, &result);
     else if (is_measured && range->dtype) fail("statistics of this type are not known here");
     side->results[range->slot] = result;
+    if (getenv("FAKE_FINDS_SLOWLY")) usleep(20000);
     if (side->stored) {
       uint32_t decision = range->decided ? decide(side->stored, side->mask, &result.hash) : UNDECIDED;
       side->decisions[range->slot] = side->told[range->slot] = decision;

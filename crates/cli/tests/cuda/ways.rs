@@ -9,6 +9,22 @@ use tensortap::{
 
 use crate::{Bench, plan::content, succeeded};
 
+/// What `mix` leaves, with 1 for its number.
+fn mixed(x: &[u32], y: &[u32]) -> Vec<u32> {
+    x.iter().zip(y).map(|(x, y)| y.wrapping_mul(3).wrapping_add(*x).wrapping_add(1)).collect()
+}
+
+/// Ranges of a launch of `mix`, before and behind it, are stored with what they had.
+#[track_caller]
+fn are_stored(dump: &Dump, ranges: &[Record], [x, y]: [&[u32]; 2]) {
+    let expected = [x, y, x, &mixed(x, y)].map(|words| bytes(words.iter().copied()));
+    assert_eq!(ranges.len(), expected.len(), "{ranges:?}");
+    for (record, expected) in ranges.iter().zip(expected) {
+        assert_eq!(record.payload, PayloadState::Stored, "{record:?}");
+        assert!(dump.payload(record).unwrap().to_vec() == expected, "{record:?}");
+    }
+}
+
 /// Ranges of launches, in the order of their tasks, before and behind each.
 fn ranges(dump: &Dump) -> Vec<Record> {
     let is_range = |record: &Record| record.shape().first().is_some_and(|size| *size > 32);
@@ -94,6 +110,7 @@ fn a_program_that_leaves_with_work_under_way_does_so_and_the_work_is_named() {
     let contents: Vec<Vec<u8>> =
         ranges(&dump).iter().map(|record| dump.payload(record).unwrap().to_vec()).collect();
     assert_eq!(contents, [vec![0xA5; 12_000], bytes(3..3003)]);
+    assert_eq!(dump.uncaptured().unwrap().len(), 2, "what the other was given, and what it left");
 }
 
 #[test]
@@ -110,5 +127,74 @@ fn what_was_seen_of_a_program_that_is_killed_is_there() {
         let (three, four) = (of(&bytes(3..3003)), of(&bytes(4..3004)));
         assert_eq!(hashes, [of(&[0xA5; 12_000]), three, three, four], "{level}");
         assert_eq!(dump.tasks().unwrap().len(), 3, "the last is under way");
+    }
+}
+
+#[test]
+fn streams_that_find_the_same_content_in_another_order_do_not_wait_for_one_another() {
+    let bench = Bench::new();
+    // Each of them finds one content first that the other finds second, and takes that for stored.
+    let mut plan = String::from("stream 1 1\nstream 2 1\n");
+    for (buffer, seed) in [(0, 5), (1, 6), (2, 6), (3, 5)] {
+        plan += &format!("alloc {buffer} 3000\nwrite 1 {buffer} 0 3000 {seed} 1\n");
+    }
+    plan += "gate 1\ngate 2\nmix 1 0 0 1 0 1 3000 0\nmix 2 2 0 3 0 1 3000 0\nopen 0\nsyncall\n";
+    let mut command = bench.program(&plan, Some(("run", "--dump-func mix")));
+    let said = succeeded(&command.env("FAKE_FINDS_SLOWLY", "1").output().unwrap());
+    assert!(!said.contains("under way"), "{said}");
+    let dump = bench.dump("run");
+    let ranges = ranges(&dump);
+    let (one, other) = (content(5, 3000), content(6, 3000));
+    assert_eq!(ranges.len(), 8);
+    are_stored(&dump, &ranges[..4], [&one, &other]);
+    are_stored(&dump, &ranges[4..], [&other, &one]);
+}
+
+#[test]
+fn content_that_never_comes_is_given_up_while_other_streams_work() {
+    let bench = Bench::new();
+    // The device knows what the first launch was given, and nobody is told of it: its copy is refused.
+    let mut plan = String::from("stream 1 1\nstream 2 1\n");
+    for buffer in 0..4 {
+        plan += &format!("alloc {buffer} 3000\nwrite 1 {buffer} 0 3000 {buffer} 1\n");
+    }
+    plan += "mix 1 0 0 1 0 1 3000 0\n";
+    (0..8).for_each(|_| plan += "mix 2 2 0 3 0 1 3000 0\nrest 0\n");
+    plan += "mix 1 0 0 1 0 1 3000 0\n";
+    let mut command = bench.program(&plan, Some(("run", "--dump-func mix")));
+    succeeded(&command.env("FAKE_REFUSES_A_COPY", "1").output().unwrap());
+    let dump = bench.dump("run");
+    let ranges = ranges(&dump);
+    // Nothing of what the first was given, and all of the nine others.
+    assert_eq!(ranges.len(), 2 + 9 * 4);
+    assert_eq!(dump.uncaptured().unwrap().len(), 2);
+    let (x, y) = (content(0, 3000), content(1, 3000));
+    let left = mixed(&x, &y);
+    assert_eq!(ranges[0].payload, PayloadState::Dropped);
+    assert_eq!(ranges[0].hash, Some(tensortap::values::content_hash(&bytes(x.iter().copied()))));
+    assert_eq!(dump.payload(&ranges[1]).unwrap().to_vec(), bytes(left.iter().copied()));
+    are_stored(&dump, &ranges[34..], [&x, &left]);
+}
+
+#[test]
+fn content_that_has_not_come_when_the_process_ends_is_recorded_by_its_hash() {
+    let bench = Bench::new();
+    let plan = "stream 1 1\nalloc 0 3000\nalloc 1 3000\nwrite 1 0 0 3000 0 1\nwrite 1 1 0 3000 1 1\n\
+                mix 1 0 0 1 0 1 3000 0\nmix 1 0 0 1 0 1 3000 0\n";
+    let mut command = bench.program(plan, Some(("run", "--dump-func mix")));
+    succeeded(&command.env("FAKE_REFUSES_A_COPY", "1").output().unwrap());
+    let dump = bench.dump("run");
+    let ranges = ranges(&dump);
+    let x = content(0, 3000);
+    let once = mixed(&x, &content(1, 3000));
+    let twice = mixed(&x, &once);
+    // The device takes `x` for stored each time, and what each launch has left is new.
+    let expected = [&x, &once, &x, &once, &x, &twice].map(|words| bytes(words.iter().copied()));
+    assert_eq!(ranges.len(), expected.len());
+    for (place, (record, expected)) in ranges.iter().zip(expected).enumerate() {
+        assert_eq!(record.hash, Some(tensortap::values::content_hash(&expected)), "{place}");
+        let payload = if place % 2 == 0 { PayloadState::Dropped } else { PayloadState::Stored };
+        assert_eq!(record.payload, payload, "{place}");
+        assert!(place % 2 == 0 || dump.payload(record).unwrap().to_vec() == expected, "{place}");
     }
 }

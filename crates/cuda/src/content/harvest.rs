@@ -7,12 +7,14 @@ use std::{
 };
 
 use tensortap_device_kernels::Decision;
-use tensortap_record::{Found, Incoming, RecordError, ThreadRecorder};
+use tensortap_queue::Command;
+use tensortap_record::{DumpStage, Found, Incoming, RecordError, Role, ThreadRecorder, UncapturedReason};
 
 use super::{
     Contents, PATIENCE, Pending,
     device::Device,
     moving::{Moving, give},
+    side::InRing,
 };
 use crate::door::Door;
 
@@ -39,16 +41,30 @@ pub fn run(door: &'static Door) {
     contents.changed.notify_all();
 }
 
+/// A stream.
+#[derive(Default)]
+struct Line {
+    /// Its first side, once that was seen.
+    first: Option<First>,
+    /// Those behind it, in their order.
+    sides: VecDeque<Pending>,
+}
+
+/// A side that was seen, and of which all that is new is recorded.
+struct First {
+    side: Pending,
+    findings: Findings,
+    since: Instant,
+}
+
 #[derive(Default)]
 struct Harvest {
-    /// Sides by their streams, in the order of each.
-    lines: HashMap<u64, VecDeque<Pending>>,
+    lines: HashMap<u64, Line>,
     moving: Moving,
     /// Hashes of content that came in, or is coming.
     stored: HashSet<u128>,
     /// Hashes that a device may take for stored and that are not.
     lost: HashSet<u128>,
-    waiting: Option<Instant>,
 }
 
 impl Harvest {
@@ -58,15 +74,20 @@ impl Harvest {
         let (mut pause, mut still_since) = (SHORTEST, Instant::now());
         loop {
             self.take_in(contents);
-            let has_moved = self.step(door, contents);
+            let has_moved = self.step(door, contents, STORED_SOON);
             if has_moved {
                 (pause, still_since) = (SHORTEST, Instant::now());
                 contents.inbox().progress += 1;
                 continue;
             }
-            let is_idle = self.lines.values().all(VecDeque::is_empty) && self.moving.is_empty();
+            let is_idle = self.lines.is_empty() && self.moving.is_empty();
             if contents.closing.is_raised() && (is_idle || still_since.elapsed() > PATIENCE) {
-                self.end(door);
+                // What waits for others does so no longer, and may bring content itself.
+                if self.step(door, contents, Duration::ZERO) {
+                    still_since = Instant::now();
+                    continue;
+                }
+                self.end(door, contents);
                 return;
             }
             if is_idle {
@@ -83,7 +104,7 @@ impl Harvest {
     fn take_in(&mut self, contents: &Contents) {
         let sides = std::mem::take(&mut contents.inbox().sides);
         for side in sides {
-            self.lines.entry(side.line).or_default().push_back(side);
+            self.lines.entry(side.line).or_default().sides.push_back(side);
         }
     }
 
@@ -97,105 +118,149 @@ impl Harvest {
         inbox.sleeps = false;
     }
 
-    /// Records what has come; whether anything has.
-    fn step(&mut self, door: &Door, contents: &Contents) -> bool {
+    /// Records what has come; whether anything has. Content that others bring is waited for so long.
+    fn step(&mut self, door: &Door, contents: &Contents, patience: Duration) -> bool {
         let mut lost = Vec::new();
         let mut has_moved = self.moving.settle(door, &mut lost);
         self.lose(door, None, lost);
-        let lines: Vec<u64> = self.lines.keys().copied().collect();
-        for line in lines {
-            while let Some((side, findings)) = self.next_seen(line, contents) {
-                self.record(door, contents, &side, &findings);
+        let mut lines = std::mem::take(&mut self.lines);
+        // A stream may wait for what another has brought in this very turn: nothing is given up before that was looked at.
+        loop {
+            let mut moved = false;
+            for line in lines.values_mut() {
+                while self.advance(door, contents, line) {
+                    moved = true;
+                }
+            }
+            if !moved {
+                break;
+            }
+            has_moved = true;
+        }
+        for line in lines.values_mut() {
+            if let Some(first) = line.first.take_if(|first| first.since.elapsed() >= patience) {
+                let missing = self.missing(&first.findings);
+                self.lose(door, None, missing);
+                self.finish(door, contents, &first);
                 has_moved = true;
             }
         }
-        self.lines.retain(|_, sides| !sides.is_empty());
+        lines.retain(|_, line| line.first.is_some() || !line.sides.is_empty());
+        self.lines = lines;
         has_moved
     }
 
-    /// The next side of a stream that was seen and can be recorded.
-    fn next_seen(&mut self, line: u64, contents: &Contents) -> Option<(Pending, Findings)> {
-        let sides = self.lines.get_mut(&line)?;
-        let first = sides.front().filter(|side| side.is_seen(contents))?;
-        let findings = first.findings(contents);
-        let is_known = |hash: &u128| {
-            let comes_with_it =
-                |(found, decision): &(Found, Decision)| is_new(*decision) && found.hash == *hash;
-            self.stored.contains(hash) || self.lost.contains(hash) || findings.iter().any(comes_with_it)
-        };
-        let waits =
-            findings.iter().any(|(found, decision)| *decision == Decision::Stored && !is_known(&found.hash));
-        if waits && self.waiting.get_or_insert_with(Instant::now).elapsed() < STORED_SOON {
-            return None;
+    /// Goes one step further in a stream; whether that could be.
+    ///
+    /// What is new in a side is recorded as soon as it is the first, whatever else the side waits for. A device takes for stored only what was new before, so that the oldest of all
+    /// that is waited for is always in a side that is the first or not seen yet: streams do not wait for one another in a circle.
+    fn advance(&mut self, door: &Door, contents: &Contents, line: &mut Line) -> bool {
+        if let Some(first) = line.first.take_if(|first| self.missing(&first.findings).is_empty()) {
+            self.finish(door, contents, &first);
+            return true;
         }
-        self.waiting = None;
-        Some((sides.pop_front()?, findings))
+        let is_next = line.first.is_none() && line.sides.front().is_some_and(|side| side.is_seen(contents));
+        let Some(side) = line.sides.pop_front_if(|_| is_next) else { return false };
+        line.first = Some(self.begin(door, contents, side));
+        true
     }
 
-    /// Records a side.
-    fn record(&mut self, door: &Door, contents: &Contents, side: &Pending, findings: &Findings) {
+    /// Hashes that the device has taken for stored and that have not come.
+    fn missing(&self, findings: &Findings) -> Vec<u128> {
+        let stored = findings.iter().filter(|(_, decision)| *decision == Decision::Stored);
+        let hashes = stored.map(|(found, _)| found.hash);
+        hashes.filter(|hash| !self.stored.contains(hash) && !self.lost.contains(hash)).collect()
+    }
+
+    /// Records what is new in a side, and gives back what it needs no more.
+    fn begin(&mut self, door: &Door, contents: &Contents, side: Pending) -> First {
+        let findings = side.findings(contents);
         side.give_back(contents);
+        let shared = Arc::clone(&side.shared);
+        let mut running = shared.running();
+        for (place, (found, decision)) in findings.iter().enumerate() {
+            let kept = side.kept.get(place).copied().flatten();
+            match kept {
+                // The driver did not take its command.
+                Some(kept) if running.is_over => {
+                    give(&side.device, kept);
+                    if is_new(*decision) {
+                        self.lose(door, Some(&side.device), vec![found.hash]);
+                    }
+                }
+                Some(kept) if is_new(*decision) => {
+                    self.record_new(door, &side, &mut running.command, (place, kept), found, *decision);
+                }
+                Some(kept) => give(&side.device, kept),
+                None => {}
+            }
+        }
+        drop(running);
+        First { side, findings, since: Instant::now() }
+    }
+
+    /// Records the rest of a side.
+    fn finish(&mut self, door: &Door, contents: &Contents, First { side, findings, .. }: &First) {
         let mut running = side.shared.running();
         if running.is_over {
-            // The driver did not take its command.
-            for (kept, (found, decision)) in side.kept.iter().zip(findings) {
-                kept.iter().for_each(|kept| give(&side.device, *kept));
-                if is_new(*decision) {
-                    self.lose(door, Some(&side.device), vec![found.hash]);
-                }
-            }
             return;
         }
-        // What is new first: other ranges may have the same content.
-        let mut order: Vec<usize> = (0..findings.len()).collect();
-        order.sort_by_key(|&place| !is_new(findings[place].1));
-        for place in order {
-            let (found, decision) = findings[place];
-            self.record_range(door, contents, side, &mut running.command, place, &found, decision);
+        for (place, (found, decision)) in findings.iter().enumerate() {
+            let is_kept = side.kept.get(place).is_some_and(Option::is_some);
+            if !(is_kept && is_new(*decision)) {
+                self.record_known(door, contents, side, &mut running.command, (place, found));
+            }
         }
         let command = &mut running.command;
         contents.record(door, |recorder| command.seen(recorder, side.stage));
-        if side.stage == tensortap_record::DumpStage::AfterCompletion {
+        if side.stage == DumpStage::AfterCompletion {
             running.is_over = true;
             drop(running);
             side.shared.told();
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "a range and what was found of it")]
-    fn record_range(
+    /// Records a range with content that is new.
+    fn record_new(
+        &mut self,
+        door: &Door,
+        side: &Pending,
+        command: &mut Command,
+        (place, kept): (usize, InRing),
+        found: &Found,
+        decision: Decision,
+    ) {
+        let mut lost = Vec::new();
+        let begun = match command.elsewhere(side.stage, place) {
+            Ok(Some((task, tensor))) => {
+                self.patiently(door, |recorder| recorder.incoming(task, side.stage, &tensor, found)).flatten()
+            }
+            _ => None,
+        };
+        if let Some(incoming) = begun {
+            if decision == Decision::New {
+                self.stored.insert(found.hash);
+                self.lost.remove(&found.hash);
+            }
+            self.moving.begin(door, &side.device, incoming, (kept, found.hash), &mut lost);
+        } else {
+            // A filter, or nobody who takes it.
+            give(&side.device, kept);
+            lost.push(found.hash);
+        }
+        self.lose(door, Some(&side.device), lost);
+    }
+
+    /// Records a range whose content is stored, or is not kept.
+    fn record_known(
         &mut self,
         door: &Door,
         contents: &Contents,
         side: &Pending,
-        command: &mut tensortap_queue::Command,
-        place: usize,
-        found: &Found,
-        decision: Decision,
+        command: &mut Command,
+        (place, found): (usize, &Found),
     ) {
         let Ok(Some((task, tensor))) = command.elsewhere(side.stage, place) else { return };
-        let kept = side.kept.get(place).copied().flatten();
-        if let Some(kept) = kept.filter(|_| is_new(decision)) {
-            let begun = self.patiently(door, |recorder| recorder.incoming(task, side.stage, &tensor, found));
-            let mut lost = Vec::new();
-            match begun {
-                Some(Some(incoming)) => {
-                    if decision == Decision::New {
-                        self.stored.insert(found.hash);
-                        self.lost.remove(&found.hash);
-                    }
-                    self.moving.begin(door, &side.device, incoming, (kept, found.hash), &mut lost);
-                }
-                // A filter, or nobody who takes it.
-                _ => {
-                    give(&side.device, kept);
-                    lost.push(found.hash);
-                }
-            }
-            self.lose(door, Some(&side.device), lost);
-            return;
-        }
-        kept.iter().for_each(|kept| give(&side.device, *kept));
         if contents.wants_payloads && tensor.content_bytes() == Some(0) {
             self.record_nothing(door, |recorder| recorder.incoming(task, side.stage, &tensor, found));
         } else if contents.wants_payloads && self.stored.contains(&found.hash) {
@@ -261,13 +326,30 @@ impl Harvest {
         }
     }
 
-    /// What has not come by now does not.
-    fn end(&mut self, door: &Door) {
-        let in_flight: usize = self.lines.values().map(VecDeque::len).sum();
-        if in_flight > 0 {
+    /// What was not seen by now is not captured.
+    fn end(&mut self, door: &Door, contents: &Contents) {
+        let lines = std::mem::take(&mut self.lines);
+        if !lines.is_empty() {
             door.tell_once(
                 "some commands were under way when the process ended: what they left was not seen",
             );
+        }
+        for side in lines.into_values().flat_map(|line| line.sides) {
+            let mut running = side.shared.running();
+            if running.is_over {
+                continue;
+            }
+            let ranges: Vec<_> = running
+                .command
+                .seen_at(side.stage)
+                .map(|range| (range.arg, Role::InOut, range.name))
+                .collect();
+            let task = running.command.task();
+            contents.record(door, |recorder| {
+                ranges.into_iter().try_for_each(|range| {
+                    recorder.not_captured(task, side.stage, range, UncapturedReason::NoAccess).map(|_| ())
+                })
+            });
         }
     }
 }
