@@ -225,7 +225,7 @@ impl Contents {
 
     /// The process ends: what is under way is recorded while it comes, and nothing more is taken.
     pub fn close(&self) {
-        if self.process != std::process::id() || self.closing.raise() {
+        if self.process != std::process::id() || !self.closing.raise() {
             return;
         }
         let mut inbox = self.inbox();

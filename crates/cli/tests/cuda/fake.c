@@ -71,8 +71,14 @@ static CUresult told(unsigned id, const void *params, const char *symbol, CUresu
   return status;
 }
 
+/* A driver goes with its process: behind whoever came after it, and before libraries are told that they go. */
+static int is_gone;
+static void goes(void) { is_gone = 1; }
+enum { DEINITIALIZED = 4 };
+
 CUresult cuInit(unsigned flags) {
   (void)flags;
+  atexit(goes);
   new_stream(0);
   const char *injection = getenv("CUDA_INJECTION64_PATH");
   if (injection) {
@@ -617,7 +623,7 @@ static CUresult copy(unsigned id, CUdeviceptr to, CUdeviceptr from, size_t bytes
 CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes) { return copy(276, to, (CUdeviceptr)from, bytes, NULL, do_copy_now); }
 CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) { return copy(278, (CUdeviceptr)to, from, bytes, NULL, do_copy_now); }
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstream stream) { return copy(277, to, (CUdeviceptr)from, bytes, stream, do_copy); }
-CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream) { return copy(279, (CUdeviceptr)to, from, bytes, stream, do_copy); }
+CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream) { return is_gone ? DEINITIALIZED : copy(279, (CUdeviceptr)to, from, bytes, stream, do_copy); }
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) { return copy(281, to, from, bytes, stream, do_copy); }
 CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) { return copy(306, to, from, bytes, stream, do_copy); }
 
