@@ -9,14 +9,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tensortap_queue::{Command, Range};
+use tensortap_queue::{Command, Range, Room};
 use tensortap_record::{DumpStage, Tensor, UncapturedReason};
 
 use crate::{
     copies::{Piece, pieces},
     door::Door,
     library::{SUCCESS, Status},
-    rooms::Room,
 };
 
 /// A command that is in its stream.

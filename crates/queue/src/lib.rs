@@ -17,4 +17,4 @@ pub use command::{Command, Range, Roles};
 pub use memory::{FIRST_ADDRESS, Memories, Memory};
 pub use numbers::{ByNumber, NumberHasher};
 pub use order::{Cause, Mark, Orders, QueueKey, Submission, Wait};
-pub use rooms::{PATIENCE, Room, Rooms};
+pub use rooms::{GRAIN, PATIENCE, Room, Rooms};

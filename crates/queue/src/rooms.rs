@@ -9,8 +9,8 @@ use std::{
 /// A call waits so long for room while none is given back. Commands may stand behind something that only the program sets free, so it never waits on.
 pub const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Pieces begin at multiples of this many bytes.
-const GRAIN: u64 = 256;
+/// Pieces begin at multiples of this many bytes, and are as long.
+pub const GRAIN: u64 = 256;
 
 /// A piece of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +87,11 @@ impl Rooms {
     /// Takes a piece, and waits for one while others are given back. None: there is none, and nothing suggests that there will be. `submit` is called
     /// before it waits: whatever gives pieces back must be on its way.
     pub fn take(&self, bytes: u64, submit: impl FnOnce()) -> Option<Room> {
+        self.take_while(bytes, submit, || false)
+    }
+
+    /// The same, and waits on as long as `goes_on` says that some will be given back.
+    pub fn take_while(&self, bytes: u64, submit: impl FnOnce(), goes_on: impl Fn() -> bool) -> Option<Room> {
         if bytes > self.bytes {
             return None;
         }
@@ -97,7 +102,7 @@ impl Rooms {
                 return Some(room);
             }
             let seen = pieces.returns;
-            if pieces.in_vain == Some(seen) {
+            if pieces.in_vain == Some(seen) && !goes_on() {
                 return None;
             }
             if let Some(submit) = submit.take() {
@@ -108,7 +113,7 @@ impl Rooms {
             }
             let waited = self.given_back.wait_timeout_while(pieces, PATIENCE, |now| now.returns == seen);
             pieces = waited.unwrap_or_else(PoisonError::into_inner).0;
-            if pieces.returns == seen {
+            if pieces.returns == seen && !goes_on() {
                 pieces.in_vain = Some(seen);
                 return None;
             }

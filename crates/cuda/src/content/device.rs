@@ -7,13 +7,13 @@ use std::{
 };
 
 use tensortap_device_kernels::{HASH_LEAVES, KEEP, MEASURE_LEAVES, PTX, StoredHashes};
+use tensortap_queue::{GRAIN, Rooms};
 use tensortap_sync::Flag;
 
 use super::Contents;
 use crate::{
     door::Door,
     library::{Driver, SUCCESS, Status},
-    rooms::{GRAIN, Space},
 };
 
 /// Bundles that launches of all streams work in at a time: 8 GiB of content. 1,156 bytes each.
@@ -66,13 +66,13 @@ pub struct Device {
     /// Memory that launches work in: leaf hashes, sums, parts, gates.
     scratch: [u64; 4],
     /// Its bundles.
-    pub bundles: Space,
+    pub bundles: Rooms,
     /// Counts of every piece of them, and what was decided of the ranges of a side that works in it.
     words: [u64; 2],
     /// Hashes of what is stored: where they lie, and their mask.
     pub stored: Option<(u64, u32)>,
     /// Where new content is kept until it is copied: where it begins, and its bytes.
-    pub ring: Option<(u64, Space)>,
+    pub ring: Option<(u64, Rooms)>,
     /// The stream of ours that copies.
     pub copies: usize,
     /// Events of this context that nobody waits for.
@@ -144,7 +144,7 @@ impl Device {
             findings_at: findings_device.wrapping_sub(findings.0 as u64),
             scratch,
             // In units of its pieces' grain: a bundle is one of its bytes.
-            bundles: Space::new(BUNDLES),
+            bundles: Rooms::new(BUNDLES),
             words,
             stored,
             ring,
@@ -218,13 +218,13 @@ impl Device {
 }
 
 /// The ring, or half of it where there is less memory, and so on.
-fn make_ring(driver: &Driver) -> Result<(u64, Space), Status> {
+fn make_ring(driver: &Driver) -> Result<(u64, Rooms), Status> {
     let wanted = crate::door::ring_bytes()
         .unwrap_or_else(|| (driver.memory_bytes() / 32).clamp(*RING.start(), *RING.end()));
     let mut bytes = wanted.max(4096);
     loop {
         match driver.allocate(bytes) {
-            Ok(at) => return Ok((at, Space::new(bytes))),
+            Ok(at) => return Ok((at, Rooms::new(bytes))),
             Err(_) if bytes / 2 >= *RING.start() => bytes /= 2,
             Err(status) => return Err(status),
         }

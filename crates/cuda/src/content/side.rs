@@ -10,7 +10,7 @@ use std::{
 use tensortap_device_kernels::{
     Build, Decision, FEW, Keeping, Kept, Measured, Plan, Range as DeviceRange, RangeResult, Side, Source,
 };
-use tensortap_queue::Range;
+use tensortap_queue::{Range, Room};
 use tensortap_record::{DType, DumpStage, Found};
 use tensortap_sync::SharedU64;
 use zerocopy::{FromZeros as _, IntoBytes as _};
@@ -20,7 +20,6 @@ use crate::{
     door::Door,
     library::{SUCCESS, Status},
     probe::{Shared, Target},
-    rooms::Room,
 };
 
 /// Bytes before the findings: the word that says that they are there.
@@ -256,7 +255,7 @@ fn hold(device: &Arc<Device>, scratch: &mut Scratch, bundles: u64) -> Result<Arc
     if let Some(held) = scratch.held.upgrade().filter(fits) {
         return Ok(held);
     }
-    let bundles = device.bundles.take(bundles).ok_or(NotSeen::NoRoom)?;
+    let bundles = device.bundles.take(bundles, || {}).ok_or(NotSeen::NoRoom)?;
     let held = Arc::new(Held { device: Arc::clone(device), bundles });
     scratch.held = Arc::downgrade(&held);
     Ok(held)
@@ -268,7 +267,7 @@ fn keep(door: &Door, contents: &Contents, device: &Device, range: &Range) -> Opt
     if range.bytes == 0 {
         return None;
     }
-    let Some(room) = space.take_while(range.bytes + SHIFT, || contents.is_recorder_slow()) else {
+    let Some(room) = space.take_while(range.bytes + SHIFT, || {}, || contents.is_recorder_slow()) else {
         door.no_room();
         return None;
     };
