@@ -4,6 +4,8 @@
 use std::ffi::{CStr, CString, c_void};
 use std::ptr;
 
+use tensortap_launch_host::Failure;
+
 use crate::library::{Handle, LaunchAttribute, LaunchConfig, Library};
 use crate::memory::{Memories, copy_to_device, copy_to_host};
 use crate::{DeviceName, Launch};
@@ -26,27 +28,8 @@ const MOST_PARAMETERS: usize = 8192;
 const PARAMETER_BUFFER: usize = 1;
 const PARAMETER_BUFFER_BYTES: usize = 2;
 
-/// Why a launch is no good.
-pub(crate) enum Failure {
-    /// It was not run.
-    NotRun(String),
-    /// It ran, and its context is gone.
-    Crashed(String),
-}
-
-impl From<String> for Failure {
-    fn from(why: String) -> Failure {
-        Failure::NotRun(why)
-    }
-}
-
-impl From<&str> for Failure {
-    fn from(why: &str) -> Failure {
-        Failure::NotRun(why.into())
-    }
-}
-
 /// All devices of this machine.
+#[derive(Debug)]
 pub(crate) struct Host {
     library: Library,
     devices: Vec<(i32, DeviceName)>,

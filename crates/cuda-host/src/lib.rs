@@ -6,12 +6,10 @@
 //! | `host` | devices, images of code and launches over them, without a pointer |
 //! | `image` | what an image has, without loading it |
 //! | `memory` | memory of a launch, back where it was or moved |
-//! | `message` | what crosses between a process that wants a launch and the worker that runs it |
-//! | `worker` | both ends of that: [`Worker`] asks, [`become_cuda_worker_if_asked`] answers |
+//! | `message` | what a process that wants a launch says to the worker that runs it |
+//! | `worker` | [`Cuda`], which workers have (`tensortap-launch-host`) |
 //!
-//! What is run may come out of a dump that nobody vouches for, and a driver cannot be confined. It runs in a worker, which is this very executable started
-//! again: a launch that touches what it may not ends its worker's context and with it the worker, and is told. The worker can gain no privileges, and
-//! records nothing of itself.
+//! A launch that touches what it may not ends its worker's context and with it the worker, and is told.
 //!
 //! The crate knows no dump: a [`Launch`] says all there is.
 #![deny(unsafe_code)]
@@ -25,4 +23,4 @@ mod worker;
 
 pub use image::{has_kernel, has_variables};
 pub use message::{DeviceName, Launch, Pointer, Span, Target};
-pub use worker::{LaunchError, Left, Worker, WorkerOptions, become_cuda_worker_if_asked};
+pub use worker::{Cuda, Ran};

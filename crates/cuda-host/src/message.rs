@@ -72,28 +72,3 @@ pub struct Launch {
     /// What memory holds that nobody has given a content.
     pub filler: u8,
 }
-
-/// What is asked; bytes follow it.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Request {
-    /// Which devices there are.
-    Devices,
-    /// The image follows, then each memory, then each variable.
-    Launch(Box<Launch>),
-}
-
-/// What is answered; bytes follow it.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Answer {
-    Devices(Vec<DeviceName>),
-    /// The code is there: what takes time from now on is the kernel.
-    Built,
-    /// Each memory follows, then each variable. Whether memory lay elsewhere than it did.
-    Ran {
-        is_moved: bool,
-    },
-    /// It was not run.
-    Failed(String),
-    /// It ran and has ended its context, with which nothing can be done any more.
-    Crashed(String),
-}

@@ -7,6 +7,8 @@ use std::{
     ptr,
 };
 
+use tensortap_library::Library;
+
 pub use cupti::{MULTIPLE_SUBSCRIBERS, NotSubscribed, subscribe};
 
 /// What a function of either answers; 0 is success.
@@ -19,25 +21,6 @@ pub type HostFunction = unsafe extern "C" fn(*mut c_void);
 /// A function that CUPTI calls: what it was given, domain, id, data.
 pub type Callback = unsafe extern "C" fn(*mut c_void, u32, u32, *const c_void);
 
-/// A library that stays loaded.
-#[derive(Clone, Copy)]
-struct Library(*mut c_void);
-
-impl Library {
-    /// The library of a name or path, if it is loaded already; otherwise loaded, where `may_load` says so.
-    fn open(name: &CStr, may_load: bool) -> Option<Library> {
-        let flags = libc::RTLD_NOW | if may_load { 0 } else { libc::RTLD_NOLOAD };
-        // SAFETY: a name that ends; the constructors of libraries of CUDA may run at any time.
-        let handle = unsafe { libc::dlopen(name.as_ptr(), flags) };
-        (!handle.is_null()).then_some(Library(handle))
-    }
-
-    fn symbol(self, name: &CStr) -> *mut c_void {
-        // SAFETY: a handle that stays open, and a name that ends.
-        unsafe { libc::dlsym(self.0, name.as_ptr()) }
-    }
-}
-
 macro_rules! functions {
     ($(#[$of:meta])* $table:ident { $($field:ident: $symbol:literal fn($($arg:ty),*);)* }) => {
         $(#[$of])*
@@ -47,11 +30,8 @@ macro_rules! functions {
 
         impl $table {
             fn of(library: Library) -> $table {
-                $table { $($field: {
-                    let symbol = library.symbol($symbol);
-                    // SAFETY: null, which is none, or a function that is declared so by its library.
-                    unsafe { std::mem::transmute::<*mut c_void, Option<unsafe extern "C" fn($($arg),*) -> Status>>(symbol) }
-                },)* }
+                // SAFETY: each is declared so by its library.
+                $table { $($field: unsafe { library.function($symbol) },)* }
             }
         }
     };
@@ -60,55 +40,55 @@ macro_rules! functions {
 functions! {
     /// Functions of the driver. Handles are numbers here: nobody follows them.
     Driver {
-        copy_to_host: c"cuMemcpyDtoHAsync_v2" fn(usize, u64, usize, usize);
-        host_function: c"cuLaunchHostFunc" fn(usize, HostFunction, *mut c_void);
-        is_capturing: c"cuStreamIsCapturing" fn(usize, *mut i32);
-        stream_flags: c"cuStreamGetFlags" fn(usize, *mut u32);
-        exchange_capture_mode: c"cuThreadExchangeStreamCaptureMode" fn(*mut i32);
-        register: c"cuMemHostRegister_v2" fn(usize, usize, u32);
-        context_device: c"cuCtxGetDevice" fn(*mut i32);
-        device_name: c"cuDeviceGetName" fn(*mut c_char, i32, i32);
-        function_parameter: c"cuFuncGetParamInfo" fn(usize, usize, *mut usize, *mut usize);
-        kernel_parameter: c"cuKernelGetParamInfo" fn(usize, usize, *mut usize, *mut usize);
-        kernel_function: c"cuKernelGetFunction" fn(*mut usize, usize);
-        load_function: c"cuFuncLoad" fn(usize);
-        function_name: c"cuFuncGetName" fn(*mut *const c_char, usize);
-        kernel_name: c"cuKernelGetName" fn(*mut *const c_char, usize);
-        address_range: c"cuMemGetAddressRange_v2" fn(*mut u64, *mut usize, u64);
-        function_module: c"cuFuncGetModule" fn(*mut usize, usize);
-        module_variable: c"cuModuleGetGlobal_v2" fn(*mut u64, *mut usize, usize, *const c_char);
-        capture_info: c"cuStreamGetCaptureInfo_v2" fn(usize, *mut i32, *mut u64, *mut usize, *mut *const usize, *mut usize);
-        graph_nodes: c"cuGraphGetNodes" fn(usize, *mut usize, *mut usize);
-        node_kind: c"cuGraphNodeGetType" fn(usize, *mut i32);
-        kernel_node: c"cuGraphKernelNodeGetParams_v2" fn(usize, *mut u64);
-        old_kernel_node: c"cuGraphKernelNodeGetParams" fn(usize, *mut u64);
-        copy_node: c"cuGraphMemcpyNodeGetParams" fn(usize, *mut u64);
-        fill_node: c"cuGraphMemsetNodeGetParams" fn(usize, *mut u64);
-        child_graph: c"cuGraphChildGraphNodeGetGraph" fn(usize, *mut usize);
-        load_module: c"cuModuleLoadData" fn(*mut usize, *const c_void);
-        module_function: c"cuModuleGetFunction" fn(*mut usize, usize, *const c_char);
-        allocate: c"cuMemAlloc_v2" fn(*mut u64, usize);
-        memory_info: c"cuMemGetInfo_v2" fn(*mut usize, *mut usize);
-        fill: c"cuMemsetD32Async" fn(u64, u32, usize, usize);
-        launch: c"cuLaunchKernel" fn(usize, u32, u32, u32, u32, u32, u32, u32, usize, *mut *const c_void, *mut *mut c_void);
-        push_context: c"cuCtxPushCurrent_v2" fn(usize);
-        pop_context: c"cuCtxPopCurrent_v2" fn(*mut usize);
-        set_context: c"cuCtxSetCurrent" fn(usize);
-        make_stream: c"cuStreamCreate" fn(*mut usize, u32);
-        wait_stream: c"cuStreamSynchronize" fn(usize);
-        make_event: c"cuEventCreate" fn(*mut usize, u32);
-        record_event: c"cuEventRecord" fn(usize, usize);
-        ask_event: c"cuEventQuery" fn(usize);
-        device_pointer: c"cuMemHostGetDevicePointer_v2" fn(*mut u64, usize, u32);
-        pointer_attribute: c"cuPointerGetAttribute" fn(*mut c_void, i32, u64);
+        copy_to_host: "cuMemcpyDtoHAsync_v2" fn(usize, u64, usize, usize);
+        host_function: "cuLaunchHostFunc" fn(usize, HostFunction, *mut c_void);
+        is_capturing: "cuStreamIsCapturing" fn(usize, *mut i32);
+        stream_flags: "cuStreamGetFlags" fn(usize, *mut u32);
+        exchange_capture_mode: "cuThreadExchangeStreamCaptureMode" fn(*mut i32);
+        register: "cuMemHostRegister_v2" fn(usize, usize, u32);
+        context_device: "cuCtxGetDevice" fn(*mut i32);
+        device_name: "cuDeviceGetName" fn(*mut c_char, i32, i32);
+        function_parameter: "cuFuncGetParamInfo" fn(usize, usize, *mut usize, *mut usize);
+        kernel_parameter: "cuKernelGetParamInfo" fn(usize, usize, *mut usize, *mut usize);
+        kernel_function: "cuKernelGetFunction" fn(*mut usize, usize);
+        load_function: "cuFuncLoad" fn(usize);
+        function_name: "cuFuncGetName" fn(*mut *const c_char, usize);
+        kernel_name: "cuKernelGetName" fn(*mut *const c_char, usize);
+        address_range: "cuMemGetAddressRange_v2" fn(*mut u64, *mut usize, u64);
+        function_module: "cuFuncGetModule" fn(*mut usize, usize);
+        module_variable: "cuModuleGetGlobal_v2" fn(*mut u64, *mut usize, usize, *const c_char);
+        capture_info: "cuStreamGetCaptureInfo_v2" fn(usize, *mut i32, *mut u64, *mut usize, *mut *const usize, *mut usize);
+        graph_nodes: "cuGraphGetNodes" fn(usize, *mut usize, *mut usize);
+        node_kind: "cuGraphNodeGetType" fn(usize, *mut i32);
+        kernel_node: "cuGraphKernelNodeGetParams_v2" fn(usize, *mut u64);
+        old_kernel_node: "cuGraphKernelNodeGetParams" fn(usize, *mut u64);
+        copy_node: "cuGraphMemcpyNodeGetParams" fn(usize, *mut u64);
+        fill_node: "cuGraphMemsetNodeGetParams" fn(usize, *mut u64);
+        child_graph: "cuGraphChildGraphNodeGetGraph" fn(usize, *mut usize);
+        load_module: "cuModuleLoadData" fn(*mut usize, *const c_void);
+        module_function: "cuModuleGetFunction" fn(*mut usize, usize, *const c_char);
+        allocate: "cuMemAlloc_v2" fn(*mut u64, usize);
+        memory_info: "cuMemGetInfo_v2" fn(*mut usize, *mut usize);
+        fill: "cuMemsetD32Async" fn(u64, u32, usize, usize);
+        launch: "cuLaunchKernel" fn(usize, u32, u32, u32, u32, u32, u32, u32, usize, *mut *const c_void, *mut *mut c_void);
+        push_context: "cuCtxPushCurrent_v2" fn(usize);
+        pop_context: "cuCtxPopCurrent_v2" fn(*mut usize);
+        set_context: "cuCtxSetCurrent" fn(usize);
+        make_stream: "cuStreamCreate" fn(*mut usize, u32);
+        wait_stream: "cuStreamSynchronize" fn(usize);
+        make_event: "cuEventCreate" fn(*mut usize, u32);
+        record_event: "cuEventRecord" fn(usize, usize);
+        ask_event: "cuEventQuery" fn(usize);
+        device_pointer: "cuMemHostGetDevicePointer_v2" fn(*mut u64, usize, u32);
+        pointer_attribute: "cuPointerGetAttribute" fn(*mut c_void, i32, u64);
     }
 }
 
 functions! {
     /// Functions of CUPTI.
     Cupti {
-        subscribe: c"cuptiSubscribe" fn(*mut usize, Callback, *mut c_void);
-        enable: c"cuptiEnableCallback" fn(u32, usize, u32, u32);
+        subscribe: "cuptiSubscribe" fn(*mut usize, Callback, *mut c_void);
+        enable: "cuptiEnableCallback" fn(u32, usize, u32, u32);
     }
 }
 
@@ -132,8 +112,8 @@ const MOST_PARAMETERS: usize = 8192;
 impl Driver {
     /// The driver that called us.
     pub fn find() -> Option<Driver> {
-        let library =
-            Library::open(c"libcuda.so.1", false).or_else(|| Library::open(c"libcuda.so.1", true))?;
+        // Where it is loaded already, that is the one.
+        let library = Library::open("libcuda.so.1").ok()?;
         let driver = Driver::of(library);
         let is_whole = driver.copy_to_host.is_some() && driver.host_function.is_some();
         (is_whole && driver.is_capturing.is_some()).then_some(driver)

@@ -1,10 +1,9 @@
 //! Loads libraries into this process and finds functions in them. Only devices and workers do.
 
-use std::ffi::{CStr, CString, c_char, c_void};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::ffi::{CStr, c_char};
 
 use tensortap_abi::KernelEntry;
+use tensortap_library::Library;
 
 use crate::bridge::OrchestrationEntry;
 use crate::library::ABI_VERSION;
@@ -13,13 +12,8 @@ use crate::plan::PlannedLibrary;
 /// A library that stays loaded: kernels may run until the process ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Loaded {
-    handle: *mut c_void,
+    library: Library,
 }
-
-// SAFETY: a handle names a library of the whole process; the calls made with it are allowed from every thread.
-unsafe impl Send for Loaded {}
-// SAFETY: as above.
-unsafe impl Sync for Loaded {}
 
 /// `tt_host` of the header.
 #[repr(C)]
@@ -55,43 +49,34 @@ impl Loaded {
         if now != library.build_id {
             return Err(named("it was built again since the run began; start again".into()));
         }
-        let path =
-            CString::new(library.path.as_os_str().as_bytes()).map_err(|error| named(error.to_string()))?;
-        // SAFETY: the path ends with a zero. Loading runs the library's initialisers, which is what the user asked for.
-        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        if handle.is_null() {
-            return Err(not_loaded(&last_error(&library.path)));
-        }
-        let loaded = Loaded { handle };
-        if let Some(host) = loaded.find("tensortap_host") {
+        // Loading runs the library's initialisers, which is what the user asked for.
+        let opened = Library::open(&library.path).map_err(|why| not_loaded(&why.0))?;
+        let loaded = Loaded { library: opened };
+        if let Some(host) = opened.find("tensortap_host") {
             // SAFETY: the header defines a pointer of this name in every library that includes it, and the table lives for ever.
             unsafe { host.cast::<*const HostTable>().write(&raw const HOST) };
         }
         Ok(loaded)
     }
 
-    fn find(&self, symbol: &str) -> Option<*mut c_void> {
-        let name = CString::new(symbol).ok()?;
-        // SAFETY: the handle is that of a library that is never closed; the name ends with a zero.
-        let found = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
-        (!found.is_null()).then_some(found)
-    }
-
-    fn function(&self, symbol: &str) -> Result<*mut c_void, String> {
-        self.find(symbol).ok_or_else(|| format!("the library has no function `{symbol}`"))
+    /// # Safety
+    /// As [`Library::function`].
+    unsafe fn function<F: Copy>(&self, symbol: &str) -> Result<F, String> {
+        // SAFETY: the caller's promise.
+        let found = unsafe { self.library.function(symbol) };
+        found.ok_or_else(|| format!("the library has no function `{symbol}`"))
     }
 
     /// A kernel, a reference or a golden.
     pub fn kernel(&self, symbol: &str) -> Result<KernelEntry, String> {
         // SAFETY: the description says that this is a function `void (uint64_t *)`; no more is known of a symbol.
-        self.function(symbol).map(|found| unsafe { std::mem::transmute::<*mut c_void, KernelEntry>(found) })
+        unsafe { self.function(symbol) }
     }
 
     /// An orchestration.
     pub(crate) fn orchestration(&self, symbol: &str) -> Result<OrchestrationEntry, String> {
         // SAFETY: the description says that this is a function `int (tt_orch *)`; no more is known of a symbol.
-        self.function(symbol)
-            .map(|found| unsafe { std::mem::transmute::<*mut c_void, OrchestrationEntry>(found) })
+        unsafe { self.function(symbol) }
     }
 }
 
@@ -103,10 +88,4 @@ fn not_loaded(said: &str) -> String {
         ""
     };
     format!("cannot load {said}{remedy}")
-}
-
-fn last_error(path: &Path) -> String {
-    // SAFETY: takes nothing; the text is valid until the next call of this thread.
-    let text = unsafe { libc::dlerror() };
-    text_at(text).unwrap_or_else(|| path.display().to_string())
 }

@@ -52,6 +52,7 @@ fn good(what: &str, status: Status) -> Result<(), String> {
 }
 
 /// All devices of this machine.
+#[derive(Debug)]
 pub(crate) struct Host {
     library: Library,
     devices: Vec<(Handle, DeviceName)>,
@@ -60,13 +61,14 @@ pub(crate) struct Host {
     programs: Vec<Program>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Opened {
     context: Handle,
     queue: Handle,
 }
 
 /// A program that was built.
+#[derive(Debug)]
 struct Program {
     device: usize,
     image_kind: u8,

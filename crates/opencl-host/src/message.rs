@@ -74,26 +74,6 @@ pub struct Launch {
     pub allow_variables: bool,
 }
 
-/// What is asked; bytes follow it.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Request {
-    /// Which devices there are.
-    Devices,
-    /// The image follows, then each memory.
-    Launch(Launch),
-}
-
-/// What is answered; bytes follow it.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Answer {
-    Devices(Vec<DeviceName>),
-    /// The program is there: what takes time from now on is the kernel.
-    Built,
-    /// Each memory follows.
-    Ran,
-    Failed(String),
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,9 +96,8 @@ mod tests {
             ],
             allow_variables: true,
         };
-        let sent = serde_json::to_vec(&Request::Launch(launch.clone())).unwrap();
-        let Request::Launch(got) = serde_json::from_slice(&sent).unwrap() else { panic!() };
-        assert_eq!(got, launch);
-        assert!(serde_json::from_slice::<Request>(&sent[..sent.len() - 1]).is_err());
+        let sent = serde_json::to_vec(&launch).unwrap();
+        assert_eq!(serde_json::from_slice::<Launch>(&sent).unwrap(), launch);
+        assert!(serde_json::from_slice::<Launch>(&sent[..sent.len() - 1]).is_err());
     }
 }

@@ -14,6 +14,7 @@ use std::time::Instant;
 
 use tensortap_abi::Operation;
 use tensortap_format::{Dump, Module, Task};
+use tensortap_launch_host::{LaunchError, WorkerOptions};
 use tensortap_values::content_hash;
 
 use crate::capture::Capture;
@@ -65,8 +66,7 @@ trait Door {
     ) -> Result<Planned<Self::Launch>, String>;
 
     /// Runs it with these contents of its memories.
-    fn run(&mut self, launch: &Self::Launch, image: &[u8], memories: &[Vec<u8>])
-    -> Result<Ran, LaunchFailed>;
+    fn run(&mut self, launch: &Self::Launch, image: &[u8], memories: &[Vec<u8>]) -> Result<Ran, LaunchError>;
 }
 
 /// A launch that can be run.
@@ -85,14 +85,6 @@ struct Ran {
     placement: Placement,
     /// An argument that turned out to be less than exact.
     doubt: Option<ArgReport>,
-}
-
-/// Why a launch did not come to its end.
-enum LaunchFailed {
-    /// It was not run.
-    Refused(String),
-    /// It took its process with it, or never ended.
-    Died(String),
 }
 
 /// Whether an image is one of CUDA's.
@@ -342,8 +334,8 @@ impl<D: Door> Session<'_, '_, D> {
         for _ in 0..self.shared.config.repeat.max(1) {
             let ran = match self.door.run(&planned.launch, image, &memories) {
                 Ok(ran) => ran,
-                Err(LaunchFailed::Refused(why)) => return Ok(Err(why)),
-                Err(LaunchFailed::Died(why)) => {
+                Err(LaunchError::Refused(why)) => return Ok(Err(why)),
+                Err(LaunchError::Died(why)) => {
                     self.shared.failures += 1;
                     return Ok(Ok(Outcome::Failed(why)));
                 }
@@ -428,6 +420,17 @@ fn inexact(task: Task<'_>, args: &[ArgReport]) -> Option<String> {
         grade => &format!("is {}", grade.name()),
     };
     Some(format!("argument {} {is}: {why}", arg.arg_index))
+}
+
+/// How processes that run launches are started and waited for.
+fn worker_options(config: &ReplayConfig) -> WorkerOptions {
+    WorkerOptions { executable: config.device_executable.clone(), launch_limit: config.stall_timeout }
+}
+
+/// Becomes a process that runs launches when whoever started this one asked for it; then it never returns. Otherwise it returns at once.
+pub fn become_launch_worker_if_asked() {
+    tensortap_launch_host::become_worker_if_asked::<tensortap_opencl_host::OpenCl>();
+    tensortap_launch_host::become_worker_if_asked::<tensortap_cuda_host::Cuda>();
 }
 
 /// The device to run on: what runs there, devices as dumps name them, and as people may.

@@ -56,11 +56,9 @@ pub use error::ReplayError;
 pub use expect::Expect;
 pub use extract::{ExtractConfig, ExtractReport, extract};
 pub use foreign::FOREIGN_SCENE;
-pub use launches::LaunchDevice;
+pub use launches::{LaunchDevice, become_launch_worker_if_asked};
 pub use replay::{OnOutput, ReplayProgress, replay};
 pub use report::{
     ArgReport, Check, Difference, GivenReport, Grade, Outcome, OutputReport, Placement, ReplayReport,
     TaskReport, Timing,
 };
-pub use tensortap_cuda_host::become_cuda_worker_if_asked;
-pub use tensortap_opencl_host::become_opencl_worker_if_asked;

@@ -33,8 +33,7 @@ pub fn become_device_if_asked() {
 /// The same with scenes of your own: host and device must know the same ones.
 pub fn become_device_if_asked_with(registry: Registry) {
     tensortap_folder::become_worker_if_asked();
-    tensortap_replay::become_opencl_worker_if_asked();
-    tensortap_replay::become_cuda_worker_if_asked();
+    tensortap_replay::become_launch_worker_if_asked();
     let registry = registry.with_loader(tensortap_folder::load_plan);
     tensortap_platform::become_device_if_asked(&GraphProgram::new(registry));
 }

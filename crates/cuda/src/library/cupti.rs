@@ -1,7 +1,7 @@
 //! CUPTI, of which a process has one: where it is found, and how it is asked to tell of calls.
 
 use std::{
-    ffi::{CStr, CString},
+    ffi::CStr,
     path::{Path, PathBuf},
     ptr,
 };
@@ -52,19 +52,13 @@ const CUPTI_VARIABLE: &str = "TENSORTAP_CUPTI";
 
 /// The CUPTI that the program has loaded; otherwise one that lies where they usually do. Two in one process disturb one another.
 fn find_cupti() -> Option<Cupti> {
-    let loaded = CUPTI_NAMES.iter().find_map(|name| Library::open(name, false));
-    let named = || {
-        let path = std::env::var_os(CUPTI_VARIABLE)?;
-        Library::open(&CString::new(path.into_encoded_bytes()).ok()?, true)
-    };
+    let loaded = CUPTI_NAMES.iter().find_map(|name| Library::loaded(name));
+    let named = || Library::open(std::env::var_os(CUPTI_VARIABLE)?).ok();
     let beside = || {
         let files = places().into_iter().flat_map(|place| CUPTI_NAMES.map(|name| place.join(file(name))));
-        let files = files.filter(|file| file.is_file());
-        files
-            .filter_map(|file| CString::new(file.into_os_string().into_encoded_bytes()).ok())
-            .find_map(|file| Library::open(&file, true))
+        files.filter(|file| file.is_file()).find_map(|file| Library::open(file).ok())
     };
-    let usual = || CUPTI_NAMES.iter().find_map(|name| Library::open(name, true));
+    let usual = || CUPTI_NAMES.iter().find_map(|name| Library::open(file(name)).ok());
     loaded.or_else(named).or_else(beside).or_else(usual).map(Cupti::of)
 }
 

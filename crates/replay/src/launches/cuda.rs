@@ -1,10 +1,11 @@
 //! Launches of CUDA.
 
-use tensortap_cuda_host::{Launch, Pointer, Span, Target, Worker, WorkerOptions};
+use tensortap_cuda_host::{Launch, Pointer, Span, Target};
 use tensortap_format::{Module, Task};
+use tensortap_launch_host::{LaunchError, Worker};
 
 use super::contents::{Contents, Gathered, Passed, Range, graded};
-use super::{Door, LaunchFailed, Planned, Ran, by_wish};
+use super::{Door, Planned, Ran, by_wish, worker_options};
 use crate::{ArgReport, Grade, LaunchDevice, Placement, ReplayConfig, ReplayError};
 
 /// Moves memory even where its addresses are free: for trying what that does.
@@ -12,7 +13,7 @@ const MOVE_VARIABLE: &str = "TENSORTAP_REPLAY_MOVE";
 
 /// Runs launches of CUDA.
 pub struct Cuda {
-    worker: Worker,
+    worker: Worker<tensortap_cuda_host::Cuda>,
     wish: LaunchDevice,
     allow_inexact: bool,
     must_move: bool,
@@ -30,12 +31,8 @@ pub struct CudaLaunch {
 impl Cuda {
     /// Starts a process that does. The error is in words.
     pub fn start(config: &ReplayConfig) -> Result<Cuda, String> {
-        let options = WorkerOptions {
-            executable: config.device_executable.clone(),
-            launch_limit: config.stall_timeout,
-        };
         Ok(Cuda {
-            worker: Worker::start(options)?,
+            worker: Worker::start(worker_options(config))?,
             wish: config.launch_device.clone(),
             allow_inexact: config.allow_inexact,
             must_move: std::env::var_os(MOVE_VARIABLE).is_some_and(|set| !set.is_empty() && set != "0"),
@@ -99,22 +96,16 @@ impl Door for Cuda {
         Ok(Planned { launch: CudaLaunch { launch, holds_pointers }, on, by_bits })
     }
 
-    fn run(&mut self, planned: &CudaLaunch, image: &[u8], memories: &[Vec<u8>]) -> Result<Ran, LaunchFailed> {
+    fn run(&mut self, planned: &CudaLaunch, image: &[u8], memories: &[Vec<u8>]) -> Result<Ran, LaunchError> {
         self.filler = self.filler.wrapping_add(0x35);
         let launch = Launch { filler: self.filler, ..planned.launch.clone() };
-        let (memories, variables) = memories.split_at(launch.memories.len());
-        let left = self.worker.launch(&launch, image, memories, variables).map_err(|error| match error {
-            tensortap_cuda_host::LaunchError::Refused(why) => LaunchFailed::Refused(why),
-            tensortap_cuda_host::LaunchError::Died(why) => LaunchFailed::Died(why),
-        })?;
-        let doubt = planned.holds_pointers.filter(|_| left.is_moved).map(|arg_index| {
+        let (left, how) = self.worker.launch(launch, image, memories)?;
+        let doubt = planned.holds_pointers.filter(|_| how.is_moved).map(|arg_index| {
             let reason = "its memory was moved, and it holds what may be pointers";
             graded(arg_index, Grade::Partial, Some(reason.into()))
         });
-        let placement = if left.is_moved { Placement::Relocated } else { Placement::Captured };
-        let mut all = left.memories;
-        all.extend(left.variables);
-        Ok(Ran { left: all, placement, doubt })
+        let placement = if how.is_moved { Placement::Relocated } else { Placement::Captured };
+        Ok(Ran { left, placement, doubt })
     }
 }
 

@@ -2,15 +2,16 @@
 
 use tensortap_abi::ModuleKind;
 use tensortap_format::{Module, Task};
-use tensortap_opencl_host::{Arg, DeviceName, Launch, Memory, Worker, WorkerOptions};
+use tensortap_launch_host::{LaunchError, Worker};
+use tensortap_opencl_host::{Arg, DeviceName, Launch, Memory};
 
 use super::contents::{Contents, Gathered, Passed};
-use super::{Door, LaunchFailed, Planned, Ran, by_wish};
+use super::{Door, Planned, Ran, by_wish, worker_options};
 use crate::{ArgReport, LaunchDevice, Placement, ReplayConfig, ReplayError};
 
 /// Runs launches of OpenCL.
 pub struct OpenCl {
-    worker: Worker,
+    worker: Worker<tensortap_opencl_host::OpenCl>,
     wish: LaunchDevice,
     allow_variables: bool,
 }
@@ -18,11 +19,7 @@ pub struct OpenCl {
 impl OpenCl {
     /// Starts a process that does. The error is in words.
     pub fn start(config: &ReplayConfig) -> Result<OpenCl, String> {
-        let options = WorkerOptions {
-            executable: config.device_executable.clone(),
-            launch_limit: config.stall_timeout,
-        };
-        let worker = Worker::start(options)?;
+        let worker = Worker::start(worker_options(config))?;
         Ok(OpenCl { worker, wish: config.launch_device.clone(), allow_variables: config.allow_inexact })
     }
 }
@@ -78,11 +75,8 @@ impl Door for OpenCl {
         Ok(Planned { launch, on, by_bits })
     }
 
-    fn run(&mut self, launch: &Launch, image: &[u8], memories: &[Vec<u8>]) -> Result<Ran, LaunchFailed> {
-        let left = self.worker.launch(launch, image, memories).map_err(|error| match error {
-            tensortap_opencl_host::LaunchError::Refused(why) => LaunchFailed::Refused(why),
-            tensortap_opencl_host::LaunchError::Died(why) => LaunchFailed::Died(why),
-        })?;
+    fn run(&mut self, launch: &Launch, image: &[u8], memories: &[Vec<u8>]) -> Result<Ran, LaunchError> {
+        let (left, ()) = self.worker.launch(launch.clone(), image, memories)?;
         Ok(Ran { left, placement: Placement::Relocated, doubt: None })
     }
 }
