@@ -276,6 +276,8 @@ struct GateState {
     is_taken: bool,
     /// Commands that went in although another was going in.
     passed: u64,
+    /// Those of them that are going in.
+    passing: u64,
 }
 
 impl Gate {
@@ -306,14 +308,23 @@ impl Taken {
     /// Takes a stream, or goes on without after a while.
     pub fn new(stream: Arc<StreamState>) -> Taken {
         let gate = &stream.gate;
-        let waited = gate.opens.wait_timeout_while(gate.state(), GATE_PATIENCE, |state| state.is_taken);
+        let is_held = |state: &mut GateState| state.is_taken || state.passing > 0;
+        let waited = gate.opens.wait_timeout_while(gate.state(), GATE_PATIENCE, is_held);
         let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         let is_own = !waited.timed_out();
-        state.is_taken = true;
-        state.passed += u64::from(!is_own);
+        if is_own {
+            state.is_taken = true;
+        } else {
+            (state.passed, state.passing) = (state.passed + 1, state.passing + 1);
+        }
         let passed = state.passed;
         drop(state);
         Taken { stream, is_own, passed }
+    }
+
+    /// Whether it goes in although another thread's command is going in.
+    pub fn passes(&self) -> bool {
+        !self.is_own
     }
 
     /// Whether nothing of another thread may be between what goes in now and what went in since it was taken.
@@ -324,9 +335,13 @@ impl Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
+        let mut state = self.stream.gate.state();
         if self.is_own {
-            self.stream.gate.state().is_taken = false;
-            self.stream.gate.opens.notify_one();
+            state.is_taken = false;
+        } else {
+            state.passing -= 1;
         }
+        drop(state);
+        self.stream.gate.opens.notify_all();
     }
 }

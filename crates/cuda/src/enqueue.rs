@@ -88,7 +88,8 @@ impl Begun {
             let info = task_info(recorder, &taken, &work)?;
             let (task, mark) = recorder.begin_with(&info, |recorder, task| {
                 let mut next = || recorder.next_task_id();
-                let submission = door.state().streams.submit(place.stream, task.id(), &mut next);
+                let submission =
+                    door.state().streams.submit((place.stream, taken.passes()), task.id(), &mut next);
                 let Some(submission) = submission else { return Ok(None) };
                 record_order(recorder, &submission)?;
                 record_values(recorder, task, &work)?;

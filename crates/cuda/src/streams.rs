@@ -99,10 +99,10 @@ impl Streams {
         self.events.retain(|_, (of, _)| *of != context);
     }
 
-    /// A command goes into a stream that was met.
+    /// A command goes into a stream that was met; `passes` where another thread's may be going in at the same time.
     pub fn submit(
         &mut self,
-        stream: Stream,
+        (stream, passes): (Stream, bool),
         task: u64,
         next_task: &mut impl FnMut() -> u64,
     ) -> Option<Submission> {
@@ -111,6 +111,8 @@ impl Streams {
         let mut before = std::mem::take(&mut line.pending);
         match stream {
             Stream::Legacy(_) => before.extend(others),
+            // Several that no one of them stands for.
+            _ if others.len() > 1 => before.extend(others),
             _ => {
                 // One that it stands behind already is not waited for again.
                 let new = others.last().copied().filter(|mark| line.behind_legacy != Some(*mark));
@@ -118,7 +120,10 @@ impl Streams {
                 before.extend(new);
             }
         }
-        Some(self.orders.submit(line.key, task, &before, next_task))
+        Some(match passes {
+            true => self.orders.submit_beside(line.key, task, &before, next_task),
+            false => self.orders.submit(line.key, task, &before, next_task),
+        })
     }
 
     /// What a command of a stream stands behind without being told: of the legacy stream all blocking ones, of a blocking one the legacy stream.

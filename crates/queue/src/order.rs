@@ -70,6 +70,10 @@ struct Line {
     submitted: u64,
     /// The command that was submitted last, if the queue keeps its order.
     last: Option<Mark>,
+    /// Those directly before it.
+    before_last: Vec<Mark>,
+    /// Commands that were submitted while it was: which of them came first is not known.
+    beside_last: Vec<Mark>,
     /// In a queue without order: what every later command stands behind.
     behind: Option<Wait>,
     /// Commands that had been submitted when it was set: later ones stand behind it.
@@ -107,6 +111,26 @@ impl Orders {
         let waits = line.waits(queue, &self.host, events, &mut barriers, next_task);
         (line.host_waits, line.submitted) = (self.host_waits, line.submitted + 1);
         line.enter(mark, events);
+        Submission { mark, waits, barriers }
+    }
+
+    /// A command goes into a queue that keeps its order while another thread's is going in, the one that was submitted last: it stands behind what that one does, and neither
+    /// behind the other. Later commands stand behind both.
+    pub fn submit_beside(
+        &mut self,
+        queue: QueueKey,
+        task: u64,
+        events: &[Mark],
+        next_task: &mut impl FnMut() -> u64,
+    ) -> Submission {
+        let mut barriers = Vec::new();
+        self.fold_host_waits(&mut barriers, next_task);
+        let line = self.queues.entry(queue).or_insert_with(|| Line { keeps_order: true, ..Line::default() });
+        // Whoever waits for it has not waited for the one beside it, so it stands for no other of its queue.
+        let mark = Mark { task, queue: usize::MAX, place: task };
+        // What the host has waited for since the one beside it was submitted concerns later commands as well.
+        let waits = line.waits_beside(&self.host, events);
+        line.beside_last.push(mark);
         Submission { mark, waits, barriers }
     }
 
@@ -159,7 +183,14 @@ impl Orders {
     /// Commands of a queue that stand for all that was submitted to it so far: who has waited for them has waited for all.
     pub fn submitted(&self, queue: QueueKey) -> Vec<Mark> {
         let line = self.queues.get(&queue);
-        line.map(|line| line.last.into_iter().chain(line.open.iter().copied()).collect()).unwrap_or_default()
+        let all = |line: &Line| {
+            line.last
+                .into_iter()
+                .chain(line.beside_last.iter().copied())
+                .chain(line.open.iter().copied())
+                .collect()
+        };
+        line.map(all).unwrap_or_default()
     }
 
     /// Many waits become one, by a task between.
@@ -194,7 +225,8 @@ impl Line {
         let new: Vec<Mark> = new.map(|(_, mark)| *mark).collect();
         let of_host = |mark: &Mark| Wait { on: mark.task, cause: Cause::HostWait };
         if self.keeps_order {
-            waits.extend(self.last.map(|last| Wait { on: last.task, cause: Cause::QueueOrder }));
+            let last = self.last.iter().chain(&self.beside_last);
+            waits.extend(last.map(|last| Wait { on: last.task, cause: Cause::QueueOrder }));
             waits.extend(new.iter().map(of_host));
         } else {
             self.stand_behind(queue, new, barriers, next_task);
@@ -202,6 +234,17 @@ impl Line {
         }
         let of_events = events.iter().filter(|mark| !(self.keeps_order && mark.queue == queue));
         waits.extend(of_events.map(|mark| Wait { on: mark.task, cause: Cause::Event }));
+        keep_first(&mut waits);
+        waits
+    }
+
+    /// What a command stands directly behind that goes in beside the last.
+    fn waits_beside(&self, host: &[(u64, Mark)], events: &[Mark]) -> Vec<Wait> {
+        let queue = self.before_last.iter().map(|mark| (mark, Cause::QueueOrder));
+        let host = host.iter().map(|(_, mark)| (mark, Cause::HostWait));
+        let events = events.iter().map(|mark| (mark, Cause::Event));
+        let waits = queue.chain(host).chain(events);
+        let mut waits = waits.map(|(mark, cause)| Wait { on: mark.task, cause }).collect();
         keep_first(&mut waits);
         waits
     }
@@ -236,7 +279,9 @@ impl Line {
 
     fn enter(&mut self, mark: Mark, events: &[Mark]) {
         if self.keeps_order {
-            self.last = Some(mark);
+            self.before_last.clear();
+            self.before_last.extend(self.last.replace(mark));
+            self.before_last.append(&mut self.beside_last);
         } else {
             self.open.retain(|open| !events.iter().any(|event| event.task == open.task));
             self.open.push(mark);

@@ -235,6 +235,12 @@ fn what_another_thread_may_have_put_between_a_launch_and_its_probes_is_not_taken
         ids.sort_unstable();
         ids
     };
+    // Which of the two came first is not known, so nobody says it; all others stand before both or behind both.
+    let mut edges: Vec<(u64, u64)> = dump.edges().unwrap().iter().map(|edge| (edge.from, edge.to)).collect();
+    edges.sort_unstable();
+    let place = |id: u64| ids.iter().position(|known| *known == id).unwrap();
+    let edges: Vec<_> = edges.into_iter().map(|(from, to)| (place(from), place(to))).collect();
+    assert_eq!(edges, [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)]);
     // The second launch is passed by the third: what it left, and all of the third, is not known.
     let unseen = dump.uncaptured().unwrap();
     let mut unseen: Vec<_> = unseen.iter().map(|unseen| (unseen.task_id, unseen.reason)).collect();

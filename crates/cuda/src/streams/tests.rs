@@ -30,7 +30,7 @@ impl World {
         self.next += 1;
         let task = self.next;
         let mut none = || unreachable!("nothing is folded here");
-        let submission = self.streams.submit(stream, task, &mut none).unwrap();
+        let submission = self.streams.submit((stream, false), task, &mut none).unwrap();
         let mut waits: Vec<u64> = submission.waits.iter().map(|wait| wait.on).collect();
         waits.sort_unstable();
         (task, waits)
@@ -91,7 +91,7 @@ fn what_the_host_has_waited_for_comes_before_all_that_follows() {
     world.submit(a);
     world.host_saw(|streams| streams.of_stream(a));
     let mut none = || unreachable!();
-    let submission = world.streams.submit(b, 20, &mut none).unwrap();
+    let submission = world.streams.submit((b, false), 20, &mut none).unwrap();
     assert_eq!((submission.waits[0].on, submission.waits[0].cause), (1, Cause::HostWait));
     world.next = 20;
     world.submit(b);
@@ -110,7 +110,7 @@ fn a_stream_that_is_made_anew_has_no_past() {
     assert!(world.streams.meet(a, 1, true));
     assert_eq!(world.submit(a), (2, vec![]));
     let mut none = || unreachable!();
-    assert_eq!(world.streams.submit(Stream::Made(5), 9, &mut none), None, "one that was never met");
+    assert_eq!(world.streams.submit((Stream::Made(5), false), 9, &mut none), None, "one that was never met");
 }
 
 #[test]

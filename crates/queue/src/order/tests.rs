@@ -79,6 +79,30 @@ fn two_queues_are_unordered_until_an_event_or_the_host_orders_them() {
 }
 
 #[test]
+fn of_two_commands_that_go_in_at_once_nobody_says_which_came_first() {
+    let mut rig = Rig::default();
+    rig.orders.queue(1, true);
+    rig.submit(1, 10, &[]);
+    rig.submit(1, 11, &[]);
+    for task in [12, 13] {
+        let submission = rig.orders.submit_beside(1, task, &[], &mut || unreachable!("nothing is folded"));
+        rig.take(&submission);
+    }
+    // Whoever has waited for all of the queue has waited for each.
+    rig.finish(1);
+    rig.submit(2, 20, &[]);
+    rig.submit(1, 14, &[]);
+    let submission = rig.orders.submit_beside(1, 15, &[], &mut || unreachable!("nothing is folded"));
+    rig.take(&submission);
+    for beside in [11, 12, 13] {
+        assert!(rig.is_before(10, beside), "{beside}");
+        assert!([11, 12, 13].iter().all(|&other| !rig.is_before(other, beside)), "{beside}");
+        assert!([14, 15, 20].iter().all(|&later| rig.is_before(beside, later)), "{beside}");
+    }
+    assert!(!rig.is_before(14, 15) && !rig.is_before(15, 14));
+}
+
+#[test]
 fn a_queue_without_order_is_ordered_by_barriers_and_not_by_markers() {
     let mut rig = Rig::default();
     rig.orders.queue(1, false);
