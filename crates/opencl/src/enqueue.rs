@@ -7,8 +7,7 @@ use std::{
 
 use tensortap_queue::{Command, Mark, Range, Roles, Submission};
 use tensortap_record::{
-    DType, DumpStage, Operation, RecordError, Role, StringId, Task, TaskInfo, Tensor, ThreadRecorder,
-    UncapturedReason,
+    DumpStage, Operation, RecordError, Role, StringId, Task, TaskInfo, ThreadRecorder, UncapturedReason,
 };
 
 use crate::{
@@ -19,6 +18,7 @@ use crate::{
     probe::{self, Asked, Probes, Running, Source},
     raw,
     ring::Ring,
+    values::{Value, record_values},
 };
 
 /// Says how memory is seen: `device`, as on devices that run no functions of this process, on others as well; `copies`, the same without our code on the device.
@@ -41,24 +41,10 @@ pub struct Work {
     pub local: Vec<(u16, u64)>,
     /// Objects that have no bytes to be read: their positions and names.
     pub opaque: Vec<(u16, StringId)>,
+    /// The position of variables of the program, where it has some.
+    pub variables: Option<u16>,
     /// What the driver may read until the command has run.
     pub kept: Option<Arc<[usize]>>,
-}
-
-/// A value that a command is given.
-pub struct Value {
-    /// Position among the arguments.
-    pub arg: u16,
-    /// What it is called.
-    pub name: StringId,
-    /// Its elements.
-    pub dtype: Option<DType>,
-    /// How many of them it has, as its type says.
-    pub lanes: u64,
-    /// Whether it may be a number. What a program declares itself, a struct, is bytes.
-    pub is_number: bool,
-    /// It.
-    pub bytes: Box<[u8]>,
 }
 
 impl Work {
@@ -205,62 +191,6 @@ pub fn record_order(recorder: &mut ThreadRecorder, submission: &Submission) -> R
     }
     for wait in &submission.waits {
         recorder.edge(wait.on, submission.mark.task, wait.cause, 0)?;
-    }
-    Ok(())
-}
-
-/// Records what is known when a command is submitted: values, and what is not captured at all.
-fn record_values(
-    recorder: &mut ThreadRecorder,
-    task: &mut Task,
-    work: &Work,
-    is_seen: bool,
-) -> Result<(), RecordError> {
-    for value in &work.values {
-        record_value(recorder, task, value)?;
-    }
-    for &(arg, bytes) in &work.local {
-        recorder.local_memory(task, arg, bytes, StringId::NONE)?;
-    }
-    let stage = DumpStage::BeforeDispatch;
-    for &(arg, name) in &work.opaque {
-        recorder.not_captured(task, stage, (arg, Role::InOut, name), UncapturedReason::Opaque)?;
-    }
-    if !is_seen {
-        for (range, _) in &work.ranges {
-            let (arg, name) = (range.arg, range.name);
-            recorder.not_captured(task, stage, (arg, Role::InOut, name), UncapturedReason::NoProbe)?;
-        }
-    }
-    Ok(())
-}
-
-fn record_value(recorder: &mut ThreadRecorder, task: &mut Task, value: &Value) -> Result<(), RecordError> {
-    let Value { arg, name, dtype, lanes, is_number, bytes } = value;
-    let unsigned = match bytes.len() {
-        1 => Some(DType::UInt8),
-        2 => Some(DType::UInt16),
-        4 => Some(DType::UInt32),
-        8 => Some(DType::UInt64),
-        _ => None,
-    };
-    let fits = |dtype: &DType| dtype.bits() as usize == bytes.len() * 8;
-    let is_vector = dtype.is_some() && *lanes > 1;
-    match dtype.filter(fits).or(unsigned).filter(|_| *is_number && !is_vector) {
-        Some(dtype) if dtype.bits() as usize == bytes.len() * 8 => {
-            let mut bits = [0; 8];
-            bits[..bytes.len()].copy_from_slice(bytes);
-            recorder.scalar(task, *arg, dtype, u64::from_le_bytes(bits), *name)?;
-        }
-        _ => {
-            let whole =
-                |dtype: &DType| dtype.bits() >= 8 && bytes.len().is_multiple_of(dtype.bits() as usize / 8);
-            let known = dtype.filter(whole);
-            let tensor = Tensor::of(&bytes[..], known.unwrap_or(DType::UInt8))?;
-            let tensor =
-                tensor.arg(*arg).role(Role::Input).name(*name).guessed(known.is_none(), false, false);
-            recorder.tensor(task, DumpStage::BeforeDispatch, &tensor)?;
-        }
     }
     Ok(())
 }

@@ -18,6 +18,8 @@ mod reader;
 mod ring;
 mod table;
 mod types;
+mod values;
+mod variables;
 
 use std::ffi::c_void;
 

@@ -58,6 +58,10 @@ pub enum UncapturedReason {
     NoRoom = 9,
     /// It lies in memory that the device may not read, or that is not known.
     NoAccess = 10,
+    /// Variables that live as long as the program: no argument leads to them, and the driver does not say where they are.
+    Variables = 11,
+    /// Memory behind a texture or a surface, whose handle is a value among the arguments.
+    Texture = 12,
 }
 
 impl UncapturedReason {
@@ -74,8 +78,15 @@ impl UncapturedReason {
             8 => Some(UncapturedReason::NoProbe),
             9 => Some(UncapturedReason::NoRoom),
             10 => Some(UncapturedReason::NoAccess),
+            11 => Some(UncapturedReason::Variables),
+            12 => Some(UncapturedReason::Texture),
             _ => None,
         }
+    }
+
+    /// Whether it stands behind the arguments of a kernel, as something that the kernel is not called with.
+    pub const fn is_hidden(self) -> bool {
+        matches!(self, UncapturedReason::Variables | UncapturedReason::Texture)
     }
 
     /// In words, as the manifest says it.
@@ -94,6 +105,12 @@ impl UncapturedReason {
             UncapturedReason::NoRoom => "there was no room for its content on its way from the device",
             UncapturedReason::NoAccess => {
                 "it lies in memory that its device may not read, or that is not known"
+            }
+            UncapturedReason::Variables => {
+                "variables of the program, which no argument leads to, and whose place the driver does not tell"
+            }
+            UncapturedReason::Texture => {
+                "memory behind a texture or a surface, of which the handle alone is recorded"
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use tensortap::DType;
+use tensortap::{DType, record::UncapturedReason};
 
 use crate::{Bench, common, succeeded};
 
@@ -112,4 +112,37 @@ fn a_launch_that_ends_its_process_is_named_and_those_behind_it_are_told_apart() 
     let behind = call(&bench, &["show", "run", &format!("{:#x}", wild + 2)]);
     assert!(behind.contains("it had not begun when the run ended: it waited for"), "{behind}");
     assert!(!behind.contains("started"), "{behind}");
+}
+
+#[test]
+fn variables_of_a_program_are_said_to_be_there_and_no_replay_is_exact_with_them() {
+    let Some(bench) = Bench::new() else { return };
+    let output = bench.program(Some(("run", "")), "variables.py").output().unwrap();
+    succeeded(&output);
+    if output.stdout.is_empty() {
+        eprintln!("skipped: the device has no variables of programs");
+        return;
+    }
+    assert_eq!(text(&output.stdout), "3\n4\n5\n");
+    let dump = bench.dump("run");
+    let tasks = dump.tasks().unwrap();
+    let launches: Vec<_> = tasks.iter().filter(|task| task.kernel_names() == ["count"]).collect();
+    assert_eq!(launches.len(), 3);
+    for launch in &launches {
+        assert_eq!(launch.uncaptured(1), Some(UncapturedReason::Variables));
+        let shown = call(&bench, &["show", "run", &format!("{:#x}", launch.task_id)]);
+        assert!(shown.contains("variables of the program"), "{shown}");
+    }
+    let (code, said, stderr) = bench.call(&["replay", "run", "--all"]);
+    assert_eq!(code, Some(1), "{said} {stderr}");
+    let refused = said["refused"].as_array().unwrap();
+    assert_eq!(refused.len(), 3, "{said}");
+    for refused in refused {
+        let reason = refused["reason"].as_str().unwrap();
+        assert!(reason.contains("variables of the program"), "{reason}");
+    }
+    // Run alone, the third begins where the first did.
+    let third = format!("{:#x}", launches[2].task_id);
+    let (code, said, stderr) = bench.call(&["replay", "run", "--task", &third, "--allow-inexact"]);
+    assert_eq!((code, &said["bitexact"]), (Some(1), &0.into()), "{said} {stderr}");
 }

@@ -9,11 +9,12 @@ use tensortap_record::{
 
 use super::{behind, transfers::place};
 use crate::{
-    enqueue::{Value, Work, enqueue},
+    enqueue::{Work, enqueue},
     ffi::{Event, Kernel, Mem, NativeFunction, Queue, Status},
     objects::{Arg, ArgFacts, KernelFacts, Objects, key},
     probe::Source,
     raw,
+    values::Value,
 };
 
 pub unsafe extern "C" fn nd_range(
@@ -162,9 +163,8 @@ fn launch(
     for (at, address) in (behind..).zip(state.shared) {
         work.shared(objects, at, address, None);
     }
-    if facts.program.as_ref().is_some_and(|program| program.globals > 0) {
-        let name = recorder.string("variables of the program")?;
-        work.opaque.push((behind.saturating_add(shared), name));
+    if facts.program.as_ref().is_some_and(|program| program.has_variables) {
+        work.variables = Some(behind.saturating_add(shared));
     }
     Ok(work)
 }

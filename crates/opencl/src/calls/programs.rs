@@ -14,6 +14,7 @@ use crate::{
     layer::Layer,
     objects::{Image, KernelFacts, key},
     raw,
+    variables::has_variables,
 };
 
 /// Larger images are not kept.
@@ -136,10 +137,13 @@ fn ask_image(layer: &Layer, program: Program) -> Option<Image> {
         Some(ask) => unsafe { ask(program, device, ffi::PROGRAM_BUILD_GLOBALS, room, value, size) },
         None => ffi::INVALID_OPERATION,
     });
+    let is_source_with =
+        |bytes: &[u8]| kind == ModuleKind::OpenClC && has_variables(&String::from_utf8_lossy(bytes));
+    let has_variables = globals.is_some_and(|bytes| bytes > 0) || is_source_with(&bytes);
     // With its driver: on the same, a replay comes out bit for bit the same.
     let driver = device_text(layer, device, ffi::DRIVER_VERSION);
     let device = format!("{} / {driver}", device_name(layer, device));
-    Some(Image { kind, device, bytes, globals: globals.unwrap_or(0), ..Image::default() })
+    Some(Image { kind, device, bytes, has_variables, ..Image::default() })
 }
 
 /// Its source, its intermediate code, or what its first device runs: the first of them that there is.

@@ -170,8 +170,8 @@ pub struct Image {
     pub device: String,
     /// The code.
     pub bytes: Vec<u8>,
-    /// Bytes of variables that live as long as the program, and that no argument leads to.
-    pub globals: usize,
+    /// Whether there are variables that live as long as the program, and that no argument leads to.
+    pub has_variables: bool,
 }
 
 impl Programs {

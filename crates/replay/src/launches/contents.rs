@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tensortap_abi::{DumpStage, MemorySpace};
+use tensortap_abi::{DumpStage, MemorySpace, UncapturedReason};
 use tensortap_format::{Argument, Dump, Task};
 use tensortap_geometry::is_contiguous;
 use tensortap_values::content_hash;
@@ -176,6 +176,10 @@ impl Gathered {
             let Some(argument) = task.argument(arg_index) else {
                 let why = contents.capture.why_missing(task, arg_index);
                 grades.push(graded(arg_index, Grade::Zero, Some(why.clone())));
+                // The kernel is not called with it.
+                if task.uncaptured(arg_index).is_some_and(UncapturedReason::is_hidden) {
+                    continue;
+                }
                 if may_lack {
                     passed.push(Passed::Nothing);
                     continue;
@@ -190,6 +194,16 @@ impl Gathered {
                     given.push(Given { stands_alone: stands_alone(arg_index), ..memory });
                 }
                 Err(why) => return Ok(Err(format!("argument {arg_index}: {why}"))),
+            }
+        }
+        // What stands behind all that was counted.
+        for (arg_index, reason) in task.uncaptured_args().filter(|(at, _)| u32::from(*at) >= total) {
+            if reason.is_hidden() {
+                grades.push(graded(
+                    arg_index,
+                    Grade::Zero,
+                    Some(contents.capture.why_missing(task, arg_index)),
+                ));
             }
         }
         let mut gathered = match lay_out(&given) {
