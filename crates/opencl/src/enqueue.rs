@@ -196,7 +196,7 @@ pub fn record_order(recorder: &mut ThreadRecorder, submission: &Submission) -> R
 }
 
 const NO_ROOM: &str = "content of some arguments is not captured: there is no room for it on its way from the device; \
-    give more with TENSORTAP_OPENCL_RING, in bytes";
+    give more with TENSORTAP_OPENCL_RING, in bytes, or let more sides of commands be under way with TENSORTAP_OPENCL_BACKLOG";
 
 /// The events of a command that went in.
 struct Events {
@@ -281,8 +281,8 @@ impl Begun {
                 }
                 Some(probed.events)
             }
-            Err(_) => {
-                self.not_seen(layer, stage, |_| Some(UncapturedReason::NoProbe));
+            Err(why) => {
+                self.not_seen(layer, stage, |_| Some(why));
                 None
             }
         }

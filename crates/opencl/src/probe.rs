@@ -16,7 +16,7 @@ pub use copies::Side;
 pub use harvest::told;
 
 use crate::{
-    ffi::{self, Event, Mem, Queue, Status},
+    ffi::{Event, Mem, Queue},
     layer::Layer,
     objects::OwnEvent,
     ring::Ring,
@@ -129,16 +129,16 @@ pub struct Asked<'a> {
 /// Puts the probes of one side of a command into its queue, the first behind `waits`. Behind a command that is its own event.
 ///
 /// # Errors
-/// What the driver says: nothing is seen, and nobody tells when the command has run.
+/// Why nothing is seen, and nobody tells when the command has run.
 pub fn enqueue(
     layer: &'static Layer,
     (queue, probes): (Queue, &Probes),
     asked: Asked<'_>,
     waits: &[Event],
-) -> Result<Probed, Status> {
+) -> Result<Probed, UncapturedReason> {
     match probes {
         Probes::Functions => functions::enqueue(layer, queue, asked, waits),
         Probes::Copies(ring) => copies::enqueue(layer, (queue, ring), asked, waits),
-        Probes::Mentions | Probes::None => Err(ffi::INVALID_OPERATION),
+        Probes::Mentions | Probes::None => Err(UncapturedReason::NoProbe),
     }
 }

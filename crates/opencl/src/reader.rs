@@ -5,7 +5,7 @@ use std::{
     thread,
 };
 
-use tensortap_queue::PATIENCE;
+use tensortap_queue::{GRAIN, PATIENCE, Room, Rooms};
 use tensortap_record::DumpStage;
 
 use crate::{
@@ -13,6 +13,11 @@ use crate::{
     objects::OwnEvent,
     probe::{self, Running},
 };
+
+/// Sides of commands that may be on their way at one time, where nothing says otherwise: each has events of the driver, and what is known of its ranges.
+const MOST_SIDES: u64 = 1 << 15;
+/// Names another number.
+const SIDES_VARIABLE: &str = "TENSORTAP_OPENCL_BACKLOG";
 
 /// What a driver tells of a command.
 pub struct Note {
@@ -29,6 +34,8 @@ pub struct Reader {
     notes: Mutex<Option<mpsc::Sender<Note>>>,
     progress: Mutex<Progress>,
     moved: Condvar,
+    /// A place for each side that is on its way.
+    places: Rooms,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -56,7 +63,20 @@ impl Reader {
         // SAFETY: a function without arguments, of a library that is never unloaded.
         unsafe { libc::atexit(at_exit) };
         let notes = Mutex::new(started.is_ok().then_some(sender));
-        Reader { notes, progress: Mutex::default(), moved: Condvar::new() }
+        let said = std::env::var(SIDES_VARIABLE).ok().and_then(|said| said.parse::<u64>().ok());
+        let places = Rooms::new(said.unwrap_or(MOST_SIDES).saturating_mul(GRAIN));
+        Reader { notes, progress: Mutex::default(), moved: Condvar::new(), places }
+    }
+
+    /// A place for a side that goes into its queue, waited for while some are given back. None: too many are on their way, and only the program may let them go on.
+    /// `submit` is called before it waits.
+    pub fn take_place(&self, submit: impl FnOnce()) -> Option<Room> {
+        self.places.take(1, submit)
+    }
+
+    /// A side is not on its way any more.
+    pub fn give_place(&self, place: Room) {
+        self.places.give([place]);
     }
 
     /// Whether there is a thread.

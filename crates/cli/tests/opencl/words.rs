@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use tensortap::{DType, record::UncapturedReason};
+use tensortap::{DType, DumpStage, record::UncapturedReason};
 
 use crate::{Bench, common, succeeded};
 
@@ -145,4 +145,36 @@ fn variables_of_a_program_are_said_to_be_there_and_no_replay_is_exact_with_them(
     let third = format!("{:#x}", launches[2].task_id);
     let (code, said, stderr) = bench.call(&["replay", "run", "--task", &third, "--allow-inexact"]);
     assert_eq!((code, &said["bitexact"]), (Some(1), &0.into()), "{said} {stderr}");
+}
+
+#[test]
+fn a_program_that_runs_far_ahead_is_not_followed_without_end_and_goes_on() {
+    let Some(mut bench) = Bench::new() else { return };
+    let mut program = bench.seeing_by("device").program(Some(("run", "")), "queued.py");
+    // Two for each launch; the program opens the gate when all 400 are in the queue.
+    let output = program.env("TENSORTAP_OPENCL_BACKLOG", "64").output().unwrap();
+    succeeded(&output);
+    let told = text(&output.stderr);
+    assert_eq!(told.matches("there is no room for it on its way").count(), 1, "{told}");
+    let dump = bench.dump("run");
+    let tasks = dump.tasks().unwrap();
+    let launches: Vec<_> = tasks.iter().filter(|task| task.kernel_names() == ["add"]).collect();
+    assert_eq!(launches.len(), 400);
+    let (seen, unseen): (Vec<_>, Vec<_>) =
+        (0_u16..).zip(launches).partition(|(_, task)| task.argument(0).is_some());
+    assert_eq!((seen.len(), seen.last().map(|(at, _)| *at)), (32, Some(31)));
+    for (at, task) in seen {
+        let content = |stage| {
+            let argument = task.argument(0).unwrap();
+            let captured = argument.captured(stage).unwrap();
+            dump.payload(&dump.record(captured.record).unwrap()).unwrap().to_vec()
+        };
+        let sum = |last: u16| f32::from((0..last).sum::<u16>()).to_le_bytes().repeat(64);
+        assert_eq!(content(DumpStage::BeforeDispatch), sum(at), "{at}");
+        assert_eq!(content(DumpStage::AfterCompletion), sum(at + 1), "{at}");
+    }
+    for (at, task) in unseen {
+        assert_eq!(task.uncaptured(0), Some(UncapturedReason::NoRoom), "{at}");
+        assert!(task.facts().completed_ns.is_some(), "{at}");
+    }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use tensortap_device_kernels::{Measured, Plan, Source as Looked};
-use tensortap_queue::Range;
+use tensortap_queue::{Range, Room};
 use tensortap_record::{DumpStage, UncapturedReason};
 
 use super::{Asked, Probed, Running, Source, harvest, lock};
@@ -34,6 +34,8 @@ pub struct Side {
     pub ranges: Vec<(usize, Seen)>,
     /// Whether the driver was asked to tell of it.
     pub is_expected: bool,
+    /// Its place among all that are on their way.
+    place: Room,
 }
 
 /// How a range is seen.
@@ -54,6 +56,7 @@ impl Side {
         if let Some(finder) = self.ring.finder() {
             self.findings.into_iter().for_each(|finding| finder.give(finding));
         }
+        layer.reader().give_place(self.place);
         if self.is_expected {
             layer.reader().has_read();
         }
@@ -75,9 +78,14 @@ pub fn enqueue(
     (queue, ring): (Queue, &Arc<Ring>),
     Asked { running, sources, stage }: Asked<'_>,
     waits: &[Event],
-) -> Result<Probed, Status> {
+) -> Result<Probed, UncapturedReason> {
+    let flush = || {
+        // SAFETY: the program's queue, which lives.
+        layer.target.clFlush.map(|flush| unsafe { flush(queue) });
+    };
+    let place_of_side = layer.reader().take_place(flush).ok_or(UncapturedReason::NoRoom)?;
     let ranges: Vec<Range> = lock(running).command.seen_at(stage).copied().collect();
-    let mut going = Going::new(layer, (queue, ring), waits);
+    let mut going = Going::new(layer, (queue, ring, place_of_side), waits);
     for (at, (range, &source)) in ranges.iter().zip(sources).enumerate() {
         going.range(at, range, source);
     }
@@ -87,11 +95,13 @@ pub fn enqueue(
     side.is_expected = told_by.is_some();
     lock(running).sides[place(stage)] = Some(side);
     match told_by {
-        Some(event) => watch(layer, event, running, stage).inspect_err(|_| {
-            // It is in the queue, so what it was given stays its own.
-            std::mem::forget(lock(running).sides[place(stage)].take());
-            probed.events.iter().for_each(|&event| layer.release(event));
-        })?,
+        Some(event) => watch(layer, event, running, stage)
+            .inspect_err(|_| {
+                // It is in the queue, so what it was given stays its own.
+                std::mem::forget(lock(running).sides[place(stage)].take());
+                probed.events.iter().for_each(|&event| layer.release(event));
+            })
+            .map_err(|_| UncapturedReason::NoProbe)?,
         // Nothing goes in, so there is nothing to wait for.
         None => harvest::record(layer, running, stage),
     }
@@ -112,13 +122,18 @@ struct Going<'a> {
 }
 
 impl<'a> Going<'a> {
-    fn new(layer: &'a Layer, (queue, ring): (Queue, &Arc<Ring>), waits: &'a [Event]) -> Going<'a> {
+    fn new(
+        layer: &'a Layer,
+        (queue, ring, place): (Queue, &Arc<Ring>, Room),
+        waits: &'a [Event],
+    ) -> Going<'a> {
         let side = Side {
             ring: Arc::clone(ring),
             copies: Vec::new(),
             findings: Vec::new(),
             ranges: Vec::new(),
             is_expected: false,
+            place,
         };
         let (probed, copied, looked) = (Probed::default(), Vec::new(), Vec::new());
         Going { layer, queue, waits, side, probed, copied, looked }

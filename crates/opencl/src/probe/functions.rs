@@ -8,7 +8,7 @@ use std::{
 };
 
 use tensortap_queue::Range;
-use tensortap_record::{DumpStage, Tensor};
+use tensortap_record::{DumpStage, Tensor, UncapturedReason};
 
 use super::{Asked, Probed, Running, Source, lock};
 use crate::{
@@ -57,7 +57,7 @@ pub fn enqueue(
     queue: Queue,
     Asked { running, sources, stage }: Asked<'_>,
     waits: &[Event],
-) -> Result<Probed, Status> {
+) -> Result<Probed, UncapturedReason> {
     let groups = by_buffer(sources);
     let count = groups.len();
     let mut events: Vec<Event> = Vec::with_capacity(count);
@@ -67,9 +67,9 @@ pub fn enqueue(
         let behind = events.last().map_or(waits, slice::from_ref);
         match put(layer, queue, probe, buffer, behind) {
             Ok(event) => events.push(event),
-            Err(status) => {
+            Err(_) => {
                 events.into_iter().for_each(|event| layer.release(event));
-                return Err(status);
+                return Err(UncapturedReason::NoProbe);
             }
         }
     }
