@@ -9,8 +9,11 @@ use tensortap_abi::{DType, DumpStage, NO_KERNEL, Role, SLOTS_PER_TASK};
 use tensortap_analysis::graph::TaskGraph;
 use tensortap_analysis::observation::Order;
 use tensortap_format::{
-    ArgumentKind, ArgumentRecord, Assembler, Edge, PayloadState, TaskFacts, TaskKey, TaskPart, Tasks,
+    ArgumentKind, ArgumentRecord, Assembler, Edge, PayloadState, Renewed, TaskFacts, TaskKey, TaskPart, Tasks,
 };
+
+/// First byte, rows and columns, bytes between rows and columns.
+type View = (u64, [u64; 2], [i64; 2]);
 
 /// A graph that is made task by task.
 #[derive(Default)]
@@ -23,6 +26,12 @@ struct Made {
 impl Made {
     /// A task in a queue, behind others, that is given ranges (first byte, bytes); it changes the last.
     fn task(&mut self, queue: u32, waits: &[u64], given: &[(u64, u64)]) -> u64 {
+        let given: Vec<View> = given.iter().map(|&(from, bytes)| (from, [1, bytes], [0, 1])).collect();
+        self.task_of_views(queue, waits, &given)
+    }
+
+    /// The same of views.
+    fn task_of_views(&mut self, queue: u32, waits: &[u64], given: &[View]) -> u64 {
         let task_id = self.count;
         self.count += 1;
         let key = TaskKey { step: 0, task_id };
@@ -31,7 +40,7 @@ impl Made {
         (facts.queue, facts.dispatched_ns) = (queue, task_id + 1);
         facts.completed_ns = Some(task_id + 2);
         self.assembler.take(TaskPart::Task(facts));
-        for (arg_index, &(from, bytes)) in (0_u16..).zip(given) {
+        for (arg_index, (from, shape, strides)) in (0_u16..).zip(given) {
             let is_last = usize::from(arg_index) + 1 == given.len();
             for stage in [DumpStage::BeforeDispatch, DumpStage::AfterCompletion] {
                 let is_after = stage == DumpStage::AfterCompletion;
@@ -50,14 +59,14 @@ impl Made {
                     role_known: false,
                     extent_known: true,
                     host_writable: false,
-                    shape: &[bytes],
-                    strides: &[1],
+                    shape,
+                    strides,
                     start_offset: 0,
                     address: 0x10_0000 + from,
                     scalar_bits: None,
                     hash: Some(hash),
                     payload: PayloadState::Stored,
-                    bytes,
+                    bytes: shape.iter().product(),
                     in_flight: false,
                     name: 0,
                 }));
@@ -171,9 +180,96 @@ fn hostile(tasks: u64) -> Tasks {
     made.finish()
 }
 
+/// Each waits for as many from anywhere before it, and is given ranges of a few buffers.
+fn random_edges(tasks: u64, edges: u64) -> Tasks {
+    let mut made = Made::default();
+    let mut random = fastrand::Rng::with_seed(17);
+    while made.count < tasks {
+        let latest = made.count;
+        let waits: Vec<u64> = (0..latest.min(edges)).map(|_| random.u64(..latest)).collect();
+        made.task(1, &waits, &[(random.u64(..64) * BUFFER, BUFFER), (random.u64(..64) * BUFFER, BUFFER)]);
+    }
+    made.finish()
+}
+
+/// Rows of one region, each view with gaps of its own, by queues that nothing else orders.
+fn strided(tasks: u64, count: u64) -> Tasks {
+    let mut made = Made::default();
+    let mut lasts: Vec<Option<u64>> = vec![None; usize::try_from(count).expect("few queues")];
+    let mut random = fastrand::Rng::with_seed(19);
+    while made.count < tasks {
+        let queue = usize::try_from(made.count % count).expect("few queues");
+        let view = |random: &mut fastrand::Rng| {
+            (random.u64(..4096), [random.u64(2..64), random.u64(1..32)], [random.i64(40..4096), 1])
+        };
+        let given = [view(&mut random), view(&mut random)];
+        let waits: Vec<u64> = lasts[queue].into_iter().collect();
+        let number = u32::try_from(queue).expect("few queues") + 1;
+        lasts[queue] = Some(made.task_of_views(number, &waits, &given));
+    }
+    made.finish()
+}
+
+/// Ranges of one region, hardly two alike, in queues that wait for one another now and then.
+fn nested(tasks: u64, count: u64) -> Tasks {
+    let mut made = Made::default();
+    let mut lasts: Vec<Option<u64>> = vec![None; usize::try_from(count).expect("few queues")];
+    let mut random = fastrand::Rng::with_seed(23);
+    while made.count < tasks {
+        let queue = usize::try_from(made.count % count).expect("few queues");
+        let mut waits: Vec<u64> = lasts[queue].into_iter().collect();
+        if made.count % 100 < count {
+            waits.extend(lasts[random.usize(..lasts.len())]);
+        }
+        let range = |random: &mut fastrand::Rng| (random.u64(..1 << 30), random.u64(1..1 << 30));
+        let given = [range(&mut random), range(&mut random)];
+        let number = u32::try_from(queue).expect("few queues") + 1;
+        lasts[queue] = Some(made.task(number, &waits, &given));
+    }
+    made.finish()
+}
+
+/// Memory that is taken and given back all the time, under ranges that lie within all of it.
+fn renewed(tasks: u64) -> Tasks {
+    let mut made = Made::default();
+    let mut lasts = [None; 4];
+    while made.count < tasks {
+        let queue = usize::try_from(made.count % 4).expect("few queues");
+        let waits: Vec<u64> = lasts[queue].into_iter().collect();
+        let range = (made.count * BUFFER, BUFFER);
+        let memory = Renewed {
+            at_ns: made.count,
+            address: 0x10_0000,
+            bytes: 1 << 40,
+            freed: false,
+            host_writable: false,
+        };
+        made.assembler.take(TaskPart::Renewed(memory));
+        lasts[queue] =
+            Some(made.task(u32::try_from(queue).expect("few queues") + 1, &waits, &[range, range]));
+    }
+    made.finish()
+}
+
+/// Tasks that are not in the dump stand between those that are, each behind many.
+fn missing(tasks: u64) -> Tasks {
+    let mut made = Made::default();
+    for _ in 0..tasks {
+        made.task(1, &[], &[(0, BUFFER)]);
+    }
+    let (many, hub) = (tasks * 4, 1 << 40);
+    made.edges.extend((0..tasks).map(|from| (from, hub)));
+    for number in 0..many {
+        let missing = hub + 1 + number;
+        made.edges.extend([(hub, missing), (missing + 1, missing)]);
+    }
+    made.edges.push((hub + 1, tasks - 1));
+    made.finish()
+}
+
 type Shape = (&'static str, fn(u64) -> Tasks);
 
-const SHAPES: [Shape; 10] = [
+const SHAPES: [Shape; 16] = [
     ("one-queue", |tasks| queues(tasks, 1, 0, false)),
     ("four-queues", |tasks| queues(tasks, 4, 100, false)),
     ("four-queues-apart", |tasks| queues(tasks, 4, 0, false)),
@@ -184,13 +280,22 @@ const SHAPES: [Shape; 10] = [
     ("out-of-order-1000", |tasks| out_of_order(tasks, 1000)),
     ("unordered", unordered),
     ("hostile", hostile),
+    ("random-edges-20", |tasks| random_edges(tasks, 20)),
+    ("strided", |tasks| strided(tasks, 1)),
+    ("strided-queues", |tasks| strided(tasks, 4)),
+    ("nested", |tasks| nested(tasks, 4)),
+    ("renewed", renewed),
+    ("missing", missing),
 ];
 
 fn main() {
     let mut words = std::env::args().skip(1);
     let tasks: u64 = words.next().map_or(100_000, |count| count.parse().expect("TASKS is a number"));
     let only = words.next();
-    println!("{:<24} {:>9} {:>9} {:>9} {:>9}", "shape", "tasks", "order s", "all s", "peak MiB");
+    println!(
+        "{:<24} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "shape", "tasks", "order s", "all s", "peak MiB", "undecided"
+    );
     for (name, shape) in SHAPES.iter().filter(|(name, _)| only.as_deref().is_none_or(|only| only == *name)) {
         let tasks = shape(tasks);
         let begun = Instant::now();
@@ -200,8 +305,13 @@ fn main() {
         let (count, begun) = (tasks.len(), Instant::now());
         let graph = TaskGraph::build(tasks, None);
         let all_s = begun.elapsed().as_secs_f64();
-        let counts = graph.observations().map(|seen| seen.counts());
-        println!("{name:<24} {count:>9} {order_s:>9.2} {all_s:>9.2} {:>9} {counts:?}", peak_mib());
+        let seen = graph.observations().expect("roles are not known");
+        let undecided = seen.undecided_count();
+        println!(
+            "{name:<24} {count:>9} {order_s:>9.2} {all_s:>9.2} {:>9} {undecided:>9} {:?}",
+            peak_mib(),
+            seen.counts()
+        );
     }
 }
 

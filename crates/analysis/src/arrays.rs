@@ -202,7 +202,7 @@ impl Outputs {
         if let Some(gap) = &self.gap {
             return Err(format!("it is an output of the run, and {gap}: later writes may be missing"));
         }
-        let writers = graph.last_writers(&[*view]).pop().unwrap_or_default();
+        let writers = graph.last_writers(&[*view]).pop().flatten().ok_or(outputs::NOT_DECIDED)?;
         let mut left = pieces(view).map(|whole| Ranges::of(&whole)).ok_or("it has too many pieces")?;
         let mut parts = Vec::new();
         for writer in writers {

@@ -33,6 +33,7 @@ pub mod outputs;
 mod parallel;
 pub mod reference;
 pub mod repeat;
+mod steps;
 
 pub use error::AnalysisError;
 pub use parallel::{Progress, Work};

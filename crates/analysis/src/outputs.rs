@@ -119,13 +119,21 @@ pub fn diff_outputs(
         .iter()
         .zip(views)
         .map(|(expected, view)| {
-            let writes = view.is_ok().then(|| writers.next()).flatten().unwrap_or_default();
-            Output { expected, view, writes }
+            let writes = view.is_ok().then(|| writers.next()).flatten();
+            let view = match writes {
+                Some(None) => Err(NOT_DECIDED.into()),
+                _ => view,
+            };
+            Output { expected, view, writes: writes.flatten().unwrap_or_default() }
         })
         .collect();
     let rows = options.work.map(&outputs, |output| run.judge(output, options))?;
     Ok(OutputDiff { rows })
 }
+
+/// Why it is not said who wrote an output.
+pub(crate) const NOT_DECIDED: &str =
+    "who wrote it last is not decided: too many views with gaps lie in one another";
 
 /// Why writes may be missing: also those of tasks that never ran.
 pub(crate) fn gap(dump: &Dump, graph: &TaskGraph) -> Option<String> {

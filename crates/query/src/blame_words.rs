@@ -6,7 +6,7 @@ use tensortap::analysis::labels::{Label, RaceKind};
 
 use crate::blame::roots;
 use crate::number::{counted, counted_in, grouped};
-use crate::observed::unknown_order;
+use crate::observed::not_decided;
 use crate::summary::in_flight_words;
 use crate::words::{arg_words, counted_names, kernels_text, printable, step_task, task_words};
 
@@ -256,7 +256,7 @@ pub fn remarks(blame: &Blame) -> Vec<String> {
         remarks.push(format!("the dump is not complete: {gap}"));
     }
     remarks.extend(in_flight_words(&blame.graph));
-    remarks.extend(unknown_order(&blame.graph));
+    remarks.extend(not_decided(&blame.graph));
     if blame.gone() > 0 {
         let gone = counted(blame.gone(), "record");
         remarks.push(format!("{gone} left the dump while the run went on: their tasks are unknown"));

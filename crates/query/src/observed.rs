@@ -55,14 +55,21 @@ impl RoleChoice {
 /// What was observed of the records of a dump, found out when a record is asked for whose role is not known.
 pub struct ObservedRoles<'d> {
     dump: &'d Dump,
-    by_record: OnceCell<HashMap<u64, Observed>>,
+    found: OnceCell<Found>,
+}
+
+/// What was observed, by the numbers of records, and what is not decided.
+#[derive(Default)]
+struct Found {
+    by_record: HashMap<u64, Observed>,
+    not_decided: Vec<String>,
 }
 
 impl<'d> ObservedRoles<'d> {
     /// Of a dump.
     #[must_use]
     pub fn of(dump: &'d Dump) -> ObservedRoles<'d> {
-        ObservedRoles { dump, by_record: OnceCell::new() }
+        ObservedRoles { dump, found: OnceCell::new() }
     }
 
     /// What was observed of a record's argument; `None` where its role is known. Of a dump that cannot be read, nothing was.
@@ -71,10 +78,20 @@ impl<'d> ObservedRoles<'d> {
         if record.role_known {
             return None;
         }
-        let all = self.by_record.get_or_init(|| {
-            load(self.dump, &[]).map_or_else(|_| HashMap::new(), |graph| observed_records(&graph))
+        let found = self.found.get_or_init(|| {
+            let found = |graph: TaskGraph| Found {
+                by_record: observed_records(&graph),
+                not_decided: not_decided(&graph),
+            };
+            load(self.dump, &[]).map_or_else(|_| Found::default(), found)
         });
-        Some(all.get(&record.index).copied().unwrap_or(Observed::Unobserved))
+        Some(found.by_record.get(&record.index).copied().unwrap_or(Observed::Unobserved))
+    }
+
+    /// Of those that were asked for, what is not decided.
+    #[must_use]
+    pub fn not_decided(&self) -> &[String] {
+        self.found.get().map_or(&[], |found| &found.not_decided)
     }
 
     /// The role, or what was observed instead.
@@ -124,7 +141,8 @@ pub fn ambiguity_words(graph: &TaskGraph, arg: Argument<'_>) -> Option<String> {
     let unordered = (!named.is_empty())
         .then(|| format!("unordered with it and given the same memory: {}{more}", named.join(", ")));
     let host = why.host_writable.then(|| "the host may change this memory at any time".to_owned());
-    let all: Vec<String> = [unordered, host].into_iter().flatten().collect();
+    let cut = why.is_cut.then(|| "who else may have written it is not decided".to_owned());
+    let all: Vec<String> = [unordered, host, cut].into_iter().flatten().collect();
     Some(all.join("; "))
 }
 
@@ -173,17 +191,26 @@ pub fn observed_lines(graph: &TaskGraph, unattributed: &UnattributedChanges) -> 
         let of = counted(unattributed.undecided, "argument");
         lines.push(format!("of {of} it is not decided whether something changed between tasks: not enough of the content was compared"));
     }
-    lines.extend(unknown_order(graph));
+    lines.extend(not_decided(graph));
     lines
 }
 
-/// That the graph is too large and too wide to know all of its order.
+/// That the graph is too large and too wide to know all of its order, or who wrote what.
 #[must_use]
-pub fn unknown_order(graph: &TaskGraph) -> Option<String> {
-    let unknown = graph.observations()?.order().unknown_count();
+pub fn not_decided(graph: &TaskGraph) -> Vec<String> {
+    let unknown = graph.observations().map_or(0, |seen| seen.order().unknown_count());
     let tasks = counted_in(unknown as u64, "task is", "tasks are");
-    let line = format!(
+    let order = format!(
         "{tasks} taken for unordered with others that they may be ordered with: the graph is too wide to know; --step takes a part of it"
     );
-    (unknown > 0).then_some(line)
+    let undecided = graph.undecided_count();
+    let arguments = counted(undecided as u64, "argument");
+    let them = if undecided == 1 { "it" } else { "them" };
+    let origin = format!(
+        "of {arguments} it is not decided who wrote {them}: that would take too long, as too many tasks or views share memory; what is said of others holds"
+    );
+    [(unknown, order), (undecided, origin)]
+        .into_iter()
+        .filter_map(|(count, line)| (count > 0).then_some(line))
+        .collect()
 }

@@ -6,7 +6,7 @@ use tensortap_abi::DumpStage;
 use tensortap_format::{Argument, Dump, FormatError, Task};
 
 use crate::compare::unless_gone;
-use crate::graph::TaskGraph;
+use crate::graph::{Basis, TaskGraph};
 use crate::labels::{Status, TaskStatus};
 use crate::matching::Matching;
 
@@ -30,8 +30,9 @@ pub(super) fn compared(
         return (uninitialised, lost_order);
     };
     let is_written = |graph: &TaskGraph, task: Task<'_>, arg: Argument<'_>| {
-        let is_unordered = || graph.observations().is_some_and(|seen| !seen.unordered(task, arg).is_empty());
-        !graph.outputs_behind(arg).is_empty() || is_unordered()
+        let is_unordered = || graph.observations().is_some_and(|seen| !seen.unordered(task, arg).is_none());
+        let origin = graph.origin(arg);
+        origin.basis == Basis::Undecided || !origin.outputs.is_empty() || is_unordered()
     };
     for task in graph.tasks().iter() {
         let (Some(partner), TaskStatus::Compared(args)) =
@@ -57,7 +58,10 @@ pub(super) fn compared(
                 matching.partner[other]
                     .is_some_and(|other| !golden.order().are_unordered(other, partner.place()))
             };
-            let lost: Vec<usize> = seen.unordered(task, arg).into_iter().filter(is_ordered_there).collect();
+            // Two that may be ordered after all have lost nothing.
+            let is_known = |other: &usize| !seen.order().is_unknown(task.place().max(*other));
+            let lost = seen.unordered(task, arg).tasks.into_iter();
+            let lost: Vec<usize> = lost.filter(is_known).filter(is_ordered_there).collect();
             // Best the one that the golden took it from.
             let is_producer = |other: &&usize| {
                 let outputs = there.map(|there| theirs.outputs_behind(there)).unwrap_or_default();

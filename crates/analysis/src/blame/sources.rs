@@ -86,7 +86,7 @@ pub(super) fn matters(difference: &WiringDifference, misdirected: &HashMap<(usiz
 
 /// Whether it is certain who wrote an argument before its task.
 fn is_ordered(graph: &TaskGraph, task: Task<'_>, arg: Argument<'_>) -> bool {
-    graph.observations().is_some_and(|seen| seen.unordered(task, arg).is_empty())
+    graph.observations().is_some_and(|seen| seen.unordered(task, arg).is_none())
 }
 
 /// Whether the last task that was given its bytes left something wrong: then the error came with that.

@@ -78,10 +78,11 @@ impl TaskGraph {
         TaskGraph { tasks, origins, depths, gap, others_write: false, observations: None }
     }
 
-    /// For each view of memory, the outputs that held its bytes when the run ended, the one written last first.
+    /// For each view of memory, the outputs that held its bytes when the run ended, the one written last first; `None` where that is not
+    /// decided: too many views with gaps lie in one another.
     #[must_use]
-    pub fn last_writers(&self, views: &[TensorView]) -> Vec<Vec<OutputRef>> {
-        let mut writes = WriteMap::default();
+    pub fn last_writers(&self, views: &[TensorView]) -> Vec<Option<Vec<OutputRef>>> {
+        let mut writes = WriteMap::of(self.tasks.argument_count());
         for task in self.tasks.iter() {
             for arg in task.outputs() {
                 if let Some(view) = TensorView::of(arg) {
@@ -141,7 +142,7 @@ impl Finder {
         let mut incoming = EdgesAt::of(tasks.len(), dependencies.iter().map(|d| d.to as usize));
         incoming.sort_by_key(|edge| dependencies[edge].arg_index);
         Finder {
-            writes: WriteMap::default(),
+            writes: WriteMap::of(tasks.argument_count()),
             are_derived: is_whole && tasks.edges().iter().any(|edge| edge.why == "read_after_write"),
             waited_for_by: vec![0; tasks.len()],
             contents: tasks.edges().is_empty().then(HashMap::new),
@@ -160,7 +161,7 @@ impl Finder {
     /// Where an input of the task that it turned to came from.
     fn origin(&self, tasks: &Tasks, place: usize, arg: Argument<'_>) -> (Vec<OutputRef>, Basis) {
         if let Some(view) = TensorView::of(arg) {
-            let mut outputs = self.writes.last(&view);
+            let Some(mut outputs) = self.writes.last(&view) else { return (Vec::new(), Basis::Undecided) };
             if self.are_derived {
                 outputs.retain(|output| self.waited_for_by[output.task] == place + 1);
             }

@@ -69,13 +69,15 @@ pub enum Basis {
     Content,
     /// Not at all: no address, no dependency, no equal content.
     Nothing,
+    /// Not at all: to find it would take too long.
+    Undecided,
 }
 
 impl Origin<'_> {
     /// Whether it is known that no captured task wrote it.
     #[must_use]
     pub fn is_external(&self) -> bool {
-        self.outputs.is_empty() && self.basis != Basis::Nothing
+        self.outputs.is_empty() && !matches!(self.basis, Basis::Nothing | Basis::Undecided)
     }
 }
 
@@ -129,6 +131,16 @@ impl TaskGraph {
     #[must_use]
     pub fn observed(&self, arg: Argument<'_>) -> Option<Observed> {
         self.observations.as_ref()?.observed(arg)
+    }
+
+    /// Arguments of which it is not decided where they came from, or whether others than their tasks may have written them: too many tasks
+    /// share memory without being ordered, or too many views with gaps lie in one another.
+    #[must_use]
+    pub fn undecided_count(&self) -> usize {
+        match &self.observations {
+            Some(seen) => seen.undecided_count(),
+            None => self.origins.undecided_count(),
+        }
     }
 
     /// The outputs that an argument is held against, to see whether it changed on the way: those of the last tasks that were given its

@@ -27,6 +27,11 @@ impl Origins {
         Origin { outputs: &self.outputs[start as usize..][..count as usize], basis }
     }
 
+    /// Arguments of which it is not decided.
+    pub fn undecided_count(&self) -> usize {
+        self.spans.iter().filter(|(.., basis)| *basis == Basis::Undecided).count()
+    }
+
     /// Gives back memory that nothing more is noted in.
     pub fn shrink(&mut self) {
         self.outputs.shrink_to_fit();

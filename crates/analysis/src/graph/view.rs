@@ -85,6 +85,20 @@ pub(crate) struct Piece {
     pub at: u128,
 }
 
+/// How many pieces a view has, at most.
+pub(crate) fn piece_count(place: &TensorView) -> usize {
+    let pieces = place.layout.numel().checked_div(place.layout.dense_inner_len()).unwrap_or(0);
+    usize::try_from(pieces).unwrap_or(usize::MAX)
+}
+
+/// Steps that it takes to see whether two views share memory, about: where both have gaps, that is searched for.
+pub(crate) fn steps_to_share(one: &TensorView, other: &TensorView) -> usize {
+    if one.footprint.is_dense() && other.footprint.is_dense() { 1 } else { STEPS_OF_SEARCH }
+}
+
+/// A search mostly ends early; the longest takes about this many times as long as a look at one task.
+const STEPS_OF_SEARCH: usize = 64;
+
 /// The pieces of a view, in the order of memory; `None` when there are too many.
 pub(crate) fn pieces(place: &TensorView) -> Option<Vec<Piece>> {
     let layout = &place.layout;

@@ -4,20 +4,33 @@ use std::collections::BTreeMap;
 
 use tensortap_geometry::Footprint;
 
-use super::view::{Ranges, pieces};
+use super::view::{Ranges, piece_count, pieces, steps_to_share};
 use super::{OutputRef, TensorView};
+use crate::steps::{Budget, Question};
 
 /// Writes so far, by address. The address space is cut into segments at every place where a write began or ended, and each
 /// segment lists the writes that may hold its bytes, the newest last. A write that covers an older one takes its place; one of
 /// 4-bit elements that leaves half of a byte alone covers only the same view.
-#[derive(Default)]
+///
+/// Views with gaps that lie in one another may be kept and looked at as often as the square of their number; steps and room
+/// for that are limited, and behind the limit nothing is decided any more.
 pub(crate) struct WriteMap {
     /// By the number of a write; apart from the views, which are large and asked for less.
     outputs: Vec<OutputRef>,
     views: Vec<TensorView>,
     /// By first address.
     segments: BTreeMap<u64, Segment>,
+    budget: Budget,
+    /// Writes noted in segments that may still be copied.
+    room: usize,
+    /// Steps or room have run out: the segments say nothing.
+    is_lost: bool,
 }
+
+/// Steps that it takes to ask whether a write that a segment notes is covered.
+const STEPS_OF_HOLDER: usize = 8;
+/// Writes that all segments may note together.
+const ROOM: usize = 1 << 24;
 
 struct Segment {
     end: u64,
@@ -43,55 +56,111 @@ impl Holders {
 }
 
 impl WriteMap {
+    /// One for about so many writes and questions.
+    pub fn of(count: usize) -> WriteMap {
+        WriteMap::within(Budget::of(count, u64::MAX))
+    }
+
+    fn within(budget: Budget) -> WriteMap {
+        WriteMap {
+            outputs: Vec::new(),
+            views: Vec::new(),
+            segments: BTreeMap::new(),
+            budget,
+            room: ROOM,
+            is_lost: false,
+        }
+    }
+
     /// Notes a write.
     pub fn insert(&mut self, output: OutputRef, view: TensorView) {
+        if self.is_lost {
+            return;
+        }
+        if self.try_insert(output, view).is_none() {
+            self.is_lost = true;
+            self.segments.clear();
+        }
+    }
+
+    fn try_insert(&mut self, output: OutputRef, view: TensorView) -> Option<()> {
         let footprint = view.footprint;
-        let Some((start, end)) = span(&footprint) else { return };
+        let Some((start, end)) = span(&footprint) else { return Some(()) };
         let number = self.views.len();
         self.outputs.push(output);
         self.views.push(view);
-        self.split(start);
-        self.split(end);
+        self.split(start)?;
+        self.split(end)?;
         if footprint.is_dense() && view.fills_bytes() {
+            // Each segment is taken away once for having been made once.
             let within: Vec<u64> = self.segments.range(start..end).map(|(&at, _)| at).collect();
-            within.iter().for_each(|at| drop(self.segments.remove(at)));
-            self.segments.insert(start, Segment { end, holders: Holders::One(number) });
+            within.iter().for_each(|at| self.remove(*at));
+            self.insert_segment(start, Segment { end, holders: Holders::One(number) })?;
         } else {
-            self.replace_covered(start, end, number);
-            self.fill_gaps(start, end, number);
+            self.replace_covered(start, end, number)?;
+            self.fill_gaps(start, end, number)?;
         }
+        Some(())
     }
 
     /// Notes that nobody's write is in a range any more.
     pub fn forget(&mut self, start: u64, bytes: u64) {
         let Some(end) = start.checked_add(bytes).filter(|&end| end > start) else { return };
-        self.split(start);
-        self.split(end);
+        let is_split = self.split(start).and_then(|()| self.split(end)).is_some();
+        self.is_lost |= !is_split;
         let within: Vec<u64> = self.segments.range(start..end).map(|(&at, _)| at).collect();
-        within.iter().for_each(|at| drop(self.segments.remove(at)));
+        within.iter().for_each(|at| self.remove(*at));
     }
 
-    /// The writes that hold bytes of a view, the newest first.
-    pub fn last(&self, view: &TensorView) -> Vec<OutputRef> {
-        let Some((start, end)) = span(&view.footprint) else { return Vec::new() };
-        let numbers = self.sole_holders(view, start, end).unwrap_or_else(|| self.holders(view, start, end));
-        numbers.into_iter().map(|number| self.outputs[number]).collect()
+    fn insert_segment(&mut self, start: u64, segment: Segment) -> Option<()> {
+        self.room = self.room.checked_sub(segment.holders.as_slice().len())?;
+        self.segments.insert(start, segment);
+        Some(())
+    }
+
+    fn remove(&mut self, start: u64) {
+        let removed = self.segments.remove(&start);
+        self.room += removed.map_or(0, |segment| segment.holders.as_slice().len());
+    }
+
+    /// The writes that hold bytes of a view, the newest first; `None` where that is not decided.
+    pub fn last(&self, view: &TensorView) -> Option<Vec<OutputRef>> {
+        if self.is_lost {
+            return None;
+        }
+        let Some((start, end)) = span(&view.footprint) else { return Some(Vec::new()) };
+        let mut question = self.budget.question();
+        let numbers = match self.sole_holders(view, (start, end), &mut question)? {
+            Some(numbers) => numbers,
+            None => self.holders(view, (start, end), &mut question)?,
+        };
+        Some(numbers.into_iter().map(|number| self.outputs[number]).collect())
     }
 
     /// The same where each segment that the view may meet has one holder: then those that it does meet are all there are. A
-    /// tensor that was written row by row has thousands, so this walks once over rows and segments. `None` when several writes
-    /// may hold a byte, or the view has too many pieces.
-    fn sole_holders(&self, view: &TensorView, start: u64, end: u64) -> Option<Vec<usize>> {
+    /// tensor that was written row by row has thousands, so this walks once over rows and segments. None of them when several
+    /// writes may hold a byte, or the view has too many pieces.
+    fn sole_holders(
+        &self,
+        view: &TensorView,
+        (start, end): (u64, u64),
+        question: &mut Question<'_>,
+    ) -> Option<Option<Vec<usize>>> {
         let mut segments = self.meeting(start, end).peekable();
         if segments.peek().is_none() {
-            return Some(Vec::new());
+            return Some(Some(Vec::new()));
         }
-        let pieces = if view.footprint.is_dense() { Vec::new() } else { pieces(view)? };
+        let pieces = match view.footprint.is_dense() {
+            true => Some(Vec::new()),
+            false => question.take(piece_count(view)).and_then(|()| pieces(view)),
+        };
+        let Some(pieces) = pieces else { return Some(None) };
         let mut pieces = pieces.iter().map(|piece| (piece.start / 2, piece.end.div_ceil(2))).peekable();
         let is_dense = pieces.peek().is_none();
         let mut numbers = Vec::new();
         for (first, segment) in segments {
-            let Holders::One(number) = segment.holders else { return None };
+            question.take(1)?;
+            let Holders::One(number) = segment.holders else { return Some(None) };
             // Pieces of a view are equally long: sorted by their starts they are by their ends.
             while pieces.next_if(|&(_, end)| end <= first.into()).is_some() {}
             let is_met = is_dense || pieces.peek().is_some_and(|&(start, _)| start < segment.end.into());
@@ -101,18 +170,28 @@ impl WriteMap {
         }
         numbers.sort_unstable_by(|a, b| b.cmp(a));
         numbers.dedup();
-        Some(numbers)
+        Some(Some(numbers))
     }
 
     /// The same whatever there is.
-    fn holders(&self, view: &TensorView, start: u64, end: u64) -> Vec<usize> {
-        let mut found: Vec<usize> =
-            self.meeting(start, end).flat_map(|(_, s)| s.holders.as_slice()).copied().collect();
+    fn holders(
+        &self,
+        view: &TensorView,
+        (start, end): (u64, u64),
+        question: &mut Question<'_>,
+    ) -> Option<Vec<usize>> {
+        let mut found: Vec<usize> = Vec::new();
+        for (_, segment) in self.meeting(start, end) {
+            let holders = segment.holders.as_slice();
+            question.take(holders.len())?;
+            found.extend(holders);
+        }
         found.sort_unstable_by(|a, b| b.cmp(a));
         found.dedup();
         let mut holding = Vec::new();
         for number in found {
             let written = &self.views[number];
+            question.take(steps_to_share(written, view))?;
             if written.footprint.overlaps(&view.footprint) {
                 holding.push(number);
                 if covers(written, view) {
@@ -123,16 +202,24 @@ impl WriteMap {
         // Views that touch the same bytes may still touch different halves of them.
         let all_fill = holding.iter().all(|&number| self.views[number].fills_bytes());
         if holding.len() > 1 || !all_fill {
-            self.drop_overwritten(&mut holding, view);
+            self.drop_overwritten(&mut holding, view, question)?;
         }
-        holding
+        Some(holding)
     }
 
     /// Leaves out writes of which newer ones, together, have overwritten all that the view shows. Views of too many pieces
     /// stay as they are.
-    fn drop_overwritten(&self, newest_first: &mut Vec<usize>, view: &TensorView) {
-        let Some(mut left) = pieces(view).map(|p| Ranges::of(&p)) else { return };
+    fn drop_overwritten(
+        &self,
+        newest_first: &mut Vec<usize>,
+        view: &TensorView,
+        question: &mut Question<'_>,
+    ) -> Option<()> {
+        let all = newest_first.iter().map(|&number| piece_count(&self.views[number]));
+        question.take(all.chain([piece_count(view)]).fold(0, usize::saturating_add))?;
+        let Some(mut left) = pieces(view).map(|p| Ranges::of(&p)) else { return Some(()) };
         newest_first.retain(|&number| pieces(&self.views[number]).is_none_or(|p| left.take(&p)));
+        Some(())
     }
 
     /// First address and segment of those that share an address with a range.
@@ -141,16 +228,18 @@ impl WriteMap {
         before.into_iter().chain(self.segments.range(start..end)).map(|(first, segment)| (*first, segment))
     }
 
-    fn split(&mut self, at: u64) {
-        let Some((_, segment)) = self.segments.range_mut(..at).next_back() else { return };
+    fn split(&mut self, at: u64) -> Option<()> {
+        let Some((_, segment)) = self.segments.range_mut(..at).next_back() else { return Some(()) };
         if segment.end > at {
             let rest = Segment { end: segment.end, holders: segment.holders.clone() };
             segment.end = at;
-            self.segments.insert(at, rest);
+            return self.insert_segment(at, rest);
         }
+        Some(())
     }
 
-    fn replace_covered(&mut self, start: u64, end: u64, number: usize) {
+    fn replace_covered(&mut self, start: u64, end: u64, number: usize) -> Option<()> {
+        let mut question = self.budget.question();
         let (views, new) = (&self.views, &self.views[number]);
         // The same write lies in many segments; whether it is covered is asked once.
         let mut covered: BTreeMap<usize, bool> = BTreeMap::new();
@@ -159,13 +248,17 @@ impl WriteMap {
                 Holders::One(old) => vec![old],
                 Holders::Several(numbers) => numbers,
             };
+            question.take(STEPS_OF_HOLDER * numbers.len())?;
+            self.room += numbers.len();
             numbers.retain(|&old| !*covered.entry(old).or_insert_with(|| covers(new, &views[old])));
             numbers.push(number);
+            self.room = self.room.checked_sub(numbers.len())?;
             segment.holders = Holders::Several(numbers);
         }
+        Some(())
     }
 
-    fn fill_gaps(&mut self, start: u64, end: u64, number: usize) {
+    fn fill_gaps(&mut self, start: u64, end: u64, number: usize) -> Option<()> {
         let mut at = start;
         let mut gaps = Vec::new();
         for (&first, segment) in self.segments.range(start..end) {
@@ -177,9 +270,9 @@ impl WriteMap {
         if at < end {
             gaps.push((at, end));
         }
-        for (first, end) in gaps {
-            self.segments.insert(first, Segment { end, holders: Holders::Several(vec![number]) });
-        }
+        gaps.into_iter().try_for_each(|(first, end)| {
+            self.insert_segment(first, Segment { end, holders: Holders::Several(vec![number]) })
+        })
     }
 }
 
@@ -207,7 +300,7 @@ mod tests {
     }
 
     fn tasks(map: &WriteMap, layout: &Layout, base: u64) -> Vec<usize> {
-        map.last(&TensorView::new(*layout, base)).iter().map(|s| s.task).collect()
+        map.last(&TensorView::new(*layout, base)).unwrap().iter().map(|s| s.task).collect()
     }
 
     #[test]
@@ -215,7 +308,7 @@ mod tests {
         let matrix = Layout::contiguous(&[8, 8], 32).unwrap();
         let left = matrix.slice(1, 0, 4).unwrap();
         let right = matrix.slice(1, 4, 4).unwrap();
-        let mut map = WriteMap::default();
+        let mut map = WriteMap::of(0);
         map.insert(source(0), TensorView::new(matrix, 0x1000));
         map.insert(source(1), TensorView::new(left, 0x1000));
         assert_eq!(tasks(&map, &right, 0x1000), [0]);
@@ -229,7 +322,7 @@ mod tests {
     #[test]
     fn memory_used_again_belongs_to_who_wrote_last() {
         let (large, small) = (Layout::contiguous(&[64], 32).unwrap(), Layout::contiguous(&[16], 32).unwrap());
-        let mut map = WriteMap::default();
+        let mut map = WriteMap::of(0);
         map.insert(source(0), TensorView::new(large, 0x1000));
         map.insert(source(1), TensorView::new(small, 0x1040));
         assert_eq!(tasks(&map, &small, 0x1040), [1]);
@@ -240,7 +333,7 @@ mod tests {
     #[test]
     fn a_view_of_rows_names_the_writes_that_it_meets_and_no_other() {
         let piece = Layout::contiguous(&[32], 8).unwrap();
-        let mut map = WriteMap::default();
+        let mut map = WriteMap::of(0);
         // Rows of 64 bytes, each written in two halves, the last row first.
         for (task, at) in (0..8).rev().enumerate() {
             map.insert(source(task), TensorView::new(piece, 0x1000 + at * 32));
@@ -257,7 +350,7 @@ mod tests {
     #[test]
     fn halves_of_a_byte_belong_to_who_wrote_them() {
         let row = |from: u64, elements: u64| Layout::new(&[elements], &[1], from, 4).unwrap();
-        let mut map = WriteMap::default();
+        let mut map = WriteMap::of(0);
         map.insert(source(0), TensorView::new(row(1, 2), 0x1000));
         map.insert(source(1), TensorView::new(row(3, 3), 0x1000));
         assert_eq!(tasks(&map, &row(2, 1), 0x1000), [0]);
@@ -273,7 +366,7 @@ mod tests {
     #[test]
     fn writing_the_same_half_bytes_again_keeps_the_last_write_only() {
         let odd = TensorView::new(Layout::new(&[3], &[1], 1, 4).unwrap(), 0x1000);
-        let mut map = WriteMap::default();
+        let mut map = WriteMap::of(0);
         (0..50).for_each(|task| map.insert(source(task), odd));
         assert!(map.segments.values().all(|s| s.holders.as_slice() == [49]));
     }
@@ -305,17 +398,37 @@ mod tests {
             writes in proptest::collection::vec(views(), 1..25),
             read in views(),
         ) {
-            let mut map = WriteMap::default();
+            let mut map = WriteMap::of(0);
             let mut owner = [None; 512];
             for (task, &write) in writes.iter().enumerate() {
                 map.insert(source(task), place(write));
                 half_bytes(write).into_iter().for_each(|half| owner[half] = Some(task));
             }
             let read_place = place(read);
-            let named: Vec<usize> = map.last(&read_place).iter().map(|s| s.task).collect();
+            let named: Vec<usize> = map.last(&read_place).unwrap().iter().map(|s| s.task).collect();
             prop_assert!(named.is_sorted_by(|a, b| a > b));
             let expected: BTreeSet<usize> = half_bytes(read).into_iter().filter_map(|half| owner[half]).collect();
             prop_assert_eq!(named.into_iter().collect::<BTreeSet<_>>(), expected);
+        }
+
+        /// However few steps and however little room there is: all of them are named, or it is not decided.
+        #[test]
+        fn what_is_not_decided_is_not_said(
+            writes in proptest::collection::vec(views(), 1..25),
+            read in views(),
+            steps in 0_u64..600,
+            room in 0_usize..200,
+        ) {
+            let (mut whole, mut map) = (WriteMap::of(0), WriteMap::within(Budget::new(steps, u64::MAX)));
+            map.room = room;
+            for (task, &write) in writes.iter().enumerate() {
+                whole.insert(source(task), place(write));
+                map.insert(source(task), place(write));
+            }
+            let found = map.last(&place(read));
+            prop_assert!(found.is_none() || found == whole.last(&place(read)));
+            let held: usize = map.segments.values().map(|segment| segment.holders.as_slice().len()).sum();
+            prop_assert!(map.is_lost || held + map.room == room);
         }
     }
 }

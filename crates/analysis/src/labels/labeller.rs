@@ -134,7 +134,8 @@ impl<'a, C: Fn(usize, Argument<'_>) -> Carried> Labeller<'a, C> {
 
     fn came_from_nobody(&self, arg: Argument<'_>) -> bool {
         let origin = self.graph.origin(arg);
-        origin.basis != Basis::Nothing && origin.outputs.iter().all(|output| self.aside.contains(output))
+        !matches!(origin.basis, Basis::Nothing | Basis::Undecided)
+            && origin.outputs.iter().all(|output| self.aside.contains(output))
     }
 
     fn judge(&self, task: usize, node: Task<'_>, args: &[(Argument<'_>, &ArgStatus)]) -> Finding {
@@ -287,6 +288,10 @@ impl<'a, C: Fn(usize, Argument<'_>) -> Carried> Labeller<'a, C> {
             }
             let nobody = "the dump does not say where argument";
             return match (origin.basis, arg.role) {
+                (Basis::Undecided, _) => Cause::Unknown(format!(
+                    "where argument {} came from is not decided: that would take too long",
+                    arg.arg_index
+                )),
                 (Basis::Nothing, _) => Cause::Unknown(format!("{nobody} {} came from", arg.arg_index)),
                 _ if self.is_rewired(task, arg) => {
                     Cause::Fed("another view of an external input than in the golden".into())

@@ -5,8 +5,8 @@ use tensortap_format::{Argument, Task};
 use super::labeller::{Cause, Labeller, finding};
 use super::{ArgStatus, Finding, Label, Race, RaceKind, Status};
 use crate::carry::Carried;
-use crate::graph::OutputRef;
-use crate::observation::Observations;
+use crate::graph::{Basis, OutputRef};
+use crate::observation::{Observations, Unordered};
 
 impl<C: Fn(usize, Argument<'_>) -> Carried> Labeller<'_, C> {
     /// Why what an argument held before its task is outside its rule.
@@ -14,6 +14,12 @@ impl<C: Fn(usize, Argument<'_>) -> Carried> Labeller<'_, C> {
         let node = self.graph.task(task);
         let left: Vec<OutputRef> =
             seen.left_by(arg).iter().copied().filter(|output| !self.aside.contains(output)).collect();
+        if self.graph.origin(arg).basis == Basis::Undecided {
+            return Cause::Unknown(format!(
+                "who wrote argument {} before is not decided: {TOO_WIDE}",
+                arg.arg_index
+            ));
+        }
         if left.is_empty() {
             return self.of_nobody(seen, node, arg);
         }
@@ -24,7 +30,7 @@ impl<C: Fn(usize, Argument<'_>) -> Carried> Labeller<'_, C> {
                 None => self.of_unordered(seen, node, arg),
             },
             _ if is_wrong => Cause::Inherited,
-            Carried::Same if seen.unordered(node, arg).is_empty() => match self.is_rewired(task, arg) {
+            Carried::Same if seen.unordered(node, arg).is_none() => match self.is_rewired(task, arg) {
                 true if self.inputs.elsewhere.contains_key(&(task, arg.arg_index)) => {
                     self.of_elsewhere(task, arg)
                 }
@@ -34,7 +40,7 @@ impl<C: Fn(usize, Argument<'_>) -> Carried> Labeller<'_, C> {
                 })),
                 false => Cause::Within,
             },
-            Carried::Unknown(reason) if seen.unordered(node, arg).is_empty() => Cause::Unknown(reason),
+            Carried::Unknown(reason) if seen.unordered(node, arg).is_none() => Cause::Unknown(reason),
             Carried::Same | Carried::Unknown(_) => self.of_unordered(seen, node, arg),
         }
     }
@@ -42,7 +48,7 @@ impl<C: Fn(usize, Argument<'_>) -> Carried> Labeller<'_, C> {
     /// Of an argument that no task ordered before has written.
     fn of_nobody(&self, seen: &Observations, task: Task<'_>, arg: Argument<'_>) -> Cause {
         let key = (task.place(), arg.arg_index);
-        if !seen.unordered(task, arg).is_empty() {
+        if !seen.unordered(task, arg).is_none() {
             return self.of_unordered(seen, task, arg);
         }
         match self.inputs.uninitialised.contains(&key) {
@@ -61,8 +67,12 @@ impl<C: Fn(usize, Argument<'_>) -> Carried> Labeller<'_, C> {
         if let Some(&other) = self.inputs.lost_order.get(&(task.place(), arg.arg_index)) {
             return Cause::Raced(Race { other, kind: RaceKind::Unordered });
         }
-        let others = seen.unordered(task, arg);
+        let Unordered { tasks: others, is_decided } = seen.unordered(task, arg);
         match others.is_empty() {
+            true if !is_decided => Cause::Unknown(format!(
+                "argument {} is ambiguous: who else may have written it is not decided: {TOO_WIDE}",
+                arg.arg_index
+            )),
             true => Cause::Unknown(format!("argument {} changed between tasks", arg.arg_index)),
             false => Cause::Unknown(format!(
                 "argument {} is ambiguous: {}",
@@ -178,7 +188,8 @@ impl<C: Fn(usize, Argument<'_>) -> Carried> Labeller<'_, C> {
         let reason = seen.ambiguity(wrong).map(|why| {
             let host = why.host_writable.then(|| HOST_WRITABLE.to_owned());
             let others = (!why.others.is_empty()).then(|| self.unordered_words(&why.others));
-            let whys: Vec<String> = [others, host].into_iter().flatten().collect();
+            let cut = why.is_cut.then(|| format!("who else may have written it is not decided: {TOO_WIDE}"));
+            let whys: Vec<String> = [others, host, cut].into_iter().flatten().collect();
             format!("argument {} is ambiguous: {}", wrong.arg_index, whys.join("; "))
         });
         let never_written = || format!("argument {} is {UNINITIALISED}", wrong.arg_index);
@@ -213,4 +224,6 @@ impl<C: Fn(usize, Argument<'_>) -> Carried> Labeller<'_, C> {
 /// What memory is that differs between two runs though no task of either ever wrote it.
 const UNINITIALISED: &str =
     "an uninitialised buffer: no task ever wrote it, in both runs. If the task reads it, that may be why";
+/// Why something is not decided.
+const TOO_WIDE: &str = "too many tasks share memory without being ordered";
 const HOST_WRITABLE: &str = "the host may change this memory at any time";

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use tensortap_format::{Argument, Renewed, Tasks};
 
 use crate::graph::TensorView;
-use crate::graph::view::{Ranges, pieces};
+use crate::graph::view::{Ranges, piece_count, pieces, steps_to_share};
+use crate::steps::Question;
 
 /// Stands for no view.
 const NONE: u32 = u32::MAX;
@@ -18,9 +19,9 @@ pub(super) struct Memory {
     of_arg: Vec<u32>,
     /// First address of each view, and the one behind the last.
     bounds: Vec<(u64, u64)>,
-    /// First address, the one behind the last, and number of each view, by first address.
+    /// First address, the one behind the last, and number of each view, by first address: a search tree whose root is in the middle.
     spans: Vec<(u64, u64, u32)>,
-    /// The largest end up to each of them.
+    /// The largest end of each of them and those below it in the tree.
     ends: Vec<u64>,
     /// By view, its group: views that share memory, directly or through others, are of one.
     groups: Vec<u32>,
@@ -28,9 +29,16 @@ pub(super) struct Memory {
     group_sizes: Vec<u32>,
     /// By view, whether it holds every byte between its first and its last.
     solid: Vec<bool>,
-    /// By view, when memory of it was allocated or freed.
-    renewed: Vec<Vec<Renewed>>,
+    /// When memory was allocated or freed, in order.
+    renewed: Vec<Renewed>,
+    /// By view, which of them were memory of it.
+    of_view: Vec<Vec<u32>>,
+    /// Those lists are whole.
+    knows_renewed: bool,
 }
+
+/// What all lists of allocations by view may hold.
+const MOST_RENEWED: usize = 1 << 25;
 
 impl Memory {
     pub fn of(tasks: &Tasks) -> Memory {
@@ -48,22 +56,57 @@ impl Memory {
         let mut spans: Vec<(u64, u64, u32)> =
             (0..).zip(&bounds).map(|(number, &(start, end))| (start, end, number)).collect();
         spans.sort_unstable();
-        let largest = |end: &mut u64, span: &(u64, u64, u32)| {
-            *end = span.1.max(*end);
-            Some(*end)
-        };
-        let ends: Vec<u64> = spans.iter().scan(0, largest).collect();
-        let (groups, group_sizes) = grouped(&spans, &ends);
+        let mut ends = vec![0; spans.len()];
+        largest_ends(&spans, &mut ends);
+        let (groups, group_sizes) = grouped(&spans);
         let is_solid = |view: &TensorView| view.layout.is_contiguous() && view.layout.elem_bits() >= 8;
         let solid = views.iter().map(is_solid).collect();
-        let renewed = vec![Vec::new(); views.len()];
-        let mut memory = Memory { views, of_arg, bounds, spans, ends, groups, group_sizes, solid, renewed };
-        for renewed in tasks.renewed() {
-            let end = renewed.address.saturating_add(renewed.bytes);
-            let met: Vec<usize> = memory.within(renewed.address, end).collect();
-            met.into_iter().for_each(|view| memory.renewed[view].push(*renewed));
-        }
+        let of_view = vec![Vec::new(); views.len()];
+        let renewed = tasks.renewed().to_vec();
+        let mut memory = Memory {
+            views,
+            of_arg,
+            bounds,
+            spans,
+            ends,
+            groups,
+            group_sizes,
+            solid,
+            renewed,
+            of_view,
+            knows_renewed: true,
+        };
+        memory.find_renewed(MOST_RENEWED);
         memory
+    }
+
+    fn find_renewed(&mut self, most: usize) {
+        let mut left = most;
+        for number in 0..self.renewed.len() {
+            let Renewed { address, bytes, .. } = self.renewed[number];
+            let met: Vec<usize> =
+                self.within(address, address.saturating_add(bytes)).take(left + 1).collect();
+            let Some(rest) = left.checked_sub(met.len()) else {
+                self.knows_renewed = false;
+                self.of_view.iter_mut().for_each(Vec::clear);
+                return;
+            };
+            left = rest;
+            let number = u32::try_from(number).expect("2^32 allocations do not fit in memory");
+            met.into_iter().for_each(|view| self.of_view[view].push(number));
+        }
+    }
+
+    /// Whether it is known when memory of views was allocated and freed. There may be too much of it.
+    pub fn knows_renewed(&self) -> bool {
+        self.knows_renewed
+    }
+
+    /// When memory of a view was allocated or freed, up to a time.
+    fn renewed_up_to(&self, view: usize, at_ns: u64) -> impl DoubleEndedIterator<Item = &Renewed> + '_ {
+        self.of_view[view][..self.renewed_by(view, at_ns)]
+            .iter()
+            .map(|&number| &self.renewed[number as usize])
     }
 
     /// The number of an argument's view.
@@ -75,11 +118,10 @@ impl Memory {
         self.views.len()
     }
 
-    /// Views that share memory with one, itself too.
-    pub fn meeting(&self, view: usize) -> impl Iterator<Item = usize> + '_ {
+    /// Views that may share memory with one, itself too.
+    pub fn near(&self, view: usize) -> impl Iterator<Item = usize> + '_ {
         let (start, end) = self.bounds[view];
-        let near = self.within(start, end);
-        near.filter(move |&other| other == view || self.share(view, other))
+        self.within(start, end)
     }
 
     pub fn share(&self, one: usize, other: usize) -> bool {
@@ -136,58 +178,92 @@ impl Memory {
 
     /// Views whose addresses share some with a range.
     fn within(&self, start: u64, end: u64) -> impl Iterator<Item = usize> + '_ {
-        let begun = self.spans.partition_point(|span| span.0 < end);
-        let near = self.spans[..begun].iter().zip(&self.ends[..begun]).rev();
-        let near = near.take_while(move |(_, largest)| **largest > start);
-        near.filter(move |(span, _)| span.1 > start).map(|(span, _)| span.2 as usize)
+        let mut open = vec![(0, self.spans.len())];
+        std::iter::from_fn(move || {
+            while let Some((first, behind)) = open.pop() {
+                let root = usize::midpoint(first, behind);
+                if first == behind || self.ends[root] <= start {
+                    continue;
+                }
+                let (begins, ends, view) = self.spans[root];
+                open.push((first, root));
+                if begins < end {
+                    open.push((root + 1, behind));
+                    if ends > start {
+                        return Some(view as usize);
+                    }
+                }
+            }
+            None
+        })
     }
 
     /// Whether the memory of a view was, at a time, such as the host may change.
     pub fn is_host_writable(&self, view: usize, at_ns: u64) -> bool {
-        let renewed = &self.renewed[view];
-        let by_then = &renewed[..renewed.partition_point(|renewed| renewed.at_ns <= at_ns)];
-        by_then.last().is_some_and(|last| !last.freed && last.host_writable)
+        let last = self.renewed_up_to(view, at_ns).next_back();
+        !self.knows_renewed || last.is_some_and(|last| !last.freed && last.host_writable)
     }
 
     /// The last allocation that had all memory of a view at a time.
     pub fn allocation(&self, view: usize, at_ns: u64) -> Option<Renewed> {
-        let (renewed, (start, end)) = (&self.renewed[view], self.bounds[view]);
-        let by_then = &renewed[..renewed.partition_point(|renewed| renewed.at_ns <= at_ns)];
+        let (start, end) = self.bounds[view];
         let holds = |renewed: &&Renewed| {
             renewed.address <= start && end <= renewed.address.saturating_add(renewed.bytes)
         };
-        by_then.iter().rev().find(holds).filter(|last| !last.freed).copied()
+        self.renewed_up_to(view, at_ns).rev().find(holds).filter(|last| !last.freed).copied()
     }
 
     /// Whether memory of a view was ever allocated or freed, as far as the dump says.
     pub fn has_renewed(&self, view: usize) -> bool {
-        !self.renewed[view].is_empty()
+        !self.of_view[view].is_empty()
     }
 
     /// How often memory of a view had been allocated or freed by a time.
     pub fn renewed_by(&self, view: usize, at_ns: u64) -> usize {
-        self.renewed[view].partition_point(|renewed| renewed.at_ns <= at_ns)
+        self.of_view[view].partition_point(|&number| self.renewed[number as usize].at_ns <= at_ns)
     }
 
-    /// Whether all memory that two views share was allocated or freed behind one time and up to another.
-    pub fn is_renewed(&self, one: usize, other: usize, (from, to): (u64, u64)) -> bool {
-        let renewed = &self.renewed[one];
-        let first = renewed.partition_point(|renewed| renewed.at_ns <= from);
-        let meanwhile = renewed[first..].iter().take_while(|renewed| renewed.at_ns <= to);
-        let mut meanwhile = meanwhile.peekable();
-        if meanwhile.peek().is_none() {
-            return false;
+    /// Whether all memory that two views share was allocated or freed behind one time and up to another; `None` where that takes more
+    /// steps than there are.
+    pub fn is_renewed(
+        &self,
+        one: usize,
+        other: usize,
+        (from, to): (u64, u64),
+        question: &mut Question<'_>,
+    ) -> Option<bool> {
+        let (first, behind) = (self.renewed_by(one, from), self.renewed_by(one, to));
+        if first >= behind {
+            return Some(false);
         }
+        let steps = [&self.views[one], &self.views[other]].map(piece_count);
+        question.take(steps.into_iter().fold(behind - first, usize::saturating_add))?;
         let Some((own, theirs)) = pieces(&self.views[one]).zip(pieces(&self.views[other])) else {
-            return false;
+            return Some(false);
         };
         let mut left = Ranges::of(&own);
-        for renewed in meanwhile {
-            let (start, end) = (u128::from(renewed.address) * 2, u128::from(renewed.bytes) * 2);
+        for &number in &self.of_view[one][first..behind] {
+            let Renewed { address, bytes, .. } = self.renewed[number as usize];
+            let (start, end) = (u128::from(address) * 2, u128::from(bytes) * 2);
             left.take(&[crate::graph::view::Piece { start, end: start + end, at: 0 }]);
         }
-        !left.meets(&theirs)
+        Some(!left.meets(&theirs))
     }
+
+    /// Steps that it takes to see whether two views share memory.
+    pub fn steps_to_share(&self, one: usize, other: usize) -> usize {
+        if one == other { 1 } else { steps_to_share(&self.views[one], &self.views[other]) }
+    }
+}
+
+/// For each of spans in a search tree, the largest end of it and those below; of all of them.
+fn largest_ends(spans: &[(u64, u64, u32)], ends: &mut [u64]) -> u64 {
+    let root = spans.len() / 2;
+    let Some(&(_, end, _)) = spans.get(root) else { return 0 };
+    let left = largest_ends(&spans[..root], &mut ends[..root]);
+    let right = largest_ends(&spans[root + 1..], &mut ends[root + 1..]);
+    ends[root] = end.max(left).max(right);
+    ends[root]
 }
 
 fn bounds_of(view: &TensorView) -> (u64, u64) {
@@ -195,17 +271,17 @@ fn bounds_of(view: &TensorView) -> (u64, u64) {
     (start, start.saturating_add(view.footprint.span_bytes()))
 }
 
-/// By view, its group, and how many views each has: of spans by first address, with the largest end up to each.
-fn grouped(spans: &[(u64, u64, u32)], ends: &[u64]) -> (Vec<u32>, Vec<u32>) {
+/// By view, its group, and how many views each has: of spans by first address.
+fn grouped(spans: &[(u64, u64, u32)]) -> (Vec<u32>, Vec<u32>) {
     let (mut groups, mut sizes) = (vec![0; spans.len()], Vec::<u32>::new());
     let mut reached = 0;
-    for (&(start, _, view), &end) in spans.iter().zip(ends) {
+    for &(start, end, view) in spans {
         if sizes.is_empty() || start >= reached {
             sizes.push(0);
         }
         groups[view as usize] = u32::try_from(sizes.len() - 1).expect("there are no more than views");
         *sizes.last_mut().expect("one was pushed") += 1;
-        reached = end;
+        reached = end.max(reached);
     }
     (groups, sizes)
 }

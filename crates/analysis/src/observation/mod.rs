@@ -24,6 +24,7 @@ use std::collections::HashMap;
 use tensortap_format::{Argument, Renewed, Task, Tasks};
 
 use crate::graph::{Basis, Origins, OutputRef, TensorView, WriteMap};
+use crate::steps::Budget;
 use memory::Memory;
 pub use order::Order;
 use touches::{Touches, Which};
@@ -91,6 +92,25 @@ pub struct Ambiguity {
     pub count: usize,
     /// The host may change the memory at any time.
     pub host_writable: bool,
+    /// There may be more: not all that share the memory were looked at, or their order is not known.
+    pub is_cut: bool,
+}
+
+/// Tasks that nothing orders with one, and that may have written what it was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unordered {
+    /// Their positions, in order; [`COUNTED`] at most.
+    pub tasks: Vec<usize>,
+    /// Whether these are all there are, up to that number. Otherwise there was too much to look at.
+    pub is_decided: bool,
+}
+
+impl Unordered {
+    /// Whether it is certain that there are none.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.is_decided && self.tasks.is_empty()
+    }
 }
 
 /// How often what was observed.
@@ -107,7 +127,7 @@ pub struct ObservedCounts {
 }
 
 /// What is asked again and again: what tasks are before, a view, how often its memory was renewed, and which touches.
-type Question = ((u32, usize), usize, usize, Which);
+type Asked = ((u32, usize), usize, usize, Which);
 
 /// What was observed of all arguments of a graph.
 #[derive(Clone, Debug)]
@@ -121,13 +141,24 @@ pub struct Observations {
     /// By the numbers of arguments, the outputs of the last tasks ordered before it that were given its bytes and may have written
     /// them, the last first.
     left_by: Origins,
+    budget: Budget,
+    /// Arguments of which it is not decided who wrote them before, or whether others may have written them meanwhile.
+    undecided: usize,
 }
+
+/// Steps that one question may take.
+const STEPS_OF_QUESTION: u64 = 1 << 16;
 
 impl Observations {
     /// Observes tasks that stand in dependency order, and finds where the content of each argument came from: from the last tasks
     /// ordered before it that changed its bytes, are known to write them, or may have. What a task left as it was is passed through.
     pub(crate) fn of(tasks: &Tasks) -> (Observations, Origins) {
-        let (order, memory) = (Order::of(tasks), Memory::of(tasks));
+        let budget = Budget::of(tasks.argument_count(), STEPS_OF_QUESTION);
+        Observations::within(tasks, Order::of(tasks), budget)
+    }
+
+    fn within(tasks: &Tasks, order: Order, budget: Budget) -> (Observations, Origins) {
+        let memory = Memory::of(tasks);
         let touches = Touches::of(tasks, &order, &memory);
         let observed = tasks.iter().flat_map(|task| task.arguments());
         let observed: Vec<(usize, Option<Observed>)> =
@@ -141,13 +172,28 @@ impl Observations {
             order,
             memory,
             touches,
+            budget,
+            undecided: 0,
         };
         seen.find_ambiguities(tasks);
         let origins = match seen.order.is_total() {
             true => seen.flow_in_one_chain(tasks),
             false => seen.flow(tasks),
         };
+        let args = tasks.iter().flat_map(|task| task.arguments());
+        let is_cut = |number: usize| {
+            seen.ambiguities.get(&number).is_some_and(|why| why.is_cut && why.others.is_empty())
+        };
+        let is_undecided = |number: usize| origins.get(number).basis == Basis::Undecided || is_cut(number);
+        seen.undecided = args.filter(|arg| is_undecided(arg.number())).count();
         (seen, origins)
+    }
+
+    /// Arguments of which it is not decided who wrote them before their tasks, or whether others may have written them meanwhile: it would
+    /// take too long. They count as ambiguous, and as having come from nobody knows where.
+    #[must_use]
+    pub fn undecided_count(&self) -> usize {
+        self.undecided
     }
 
     /// Which tasks are ordered.
@@ -174,14 +220,14 @@ impl Observations {
         self.left_by.get(arg.number()).outputs
     }
 
-    /// Tasks that are unordered with that of an argument and may write its bytes: some of them, in order, and how many; see
-    /// [`COUNTED`].
+    /// Tasks that are unordered with that of an argument and may write its bytes.
     #[must_use]
-    pub fn unordered(&self, task: Task<'_>, arg: Argument<'_>) -> Vec<usize> {
+    pub fn unordered(&self, task: Task<'_>, arg: Argument<'_>) -> Unordered {
         // Where every task is before or behind every other, touches are not even kept.
         let view = self.memory.view_of(arg).filter(|_| !self.order.is_total());
-        let Some(view) = view else { return Vec::new() };
-        self.touches.unordered(&self.order, &self.memory, task.place(), view)
+        let Some(view) = view else { return Unordered { tasks: Vec::new(), is_decided: true } };
+        let mut question = self.budget.question();
+        self.touches.unordered(&self.order, &self.memory, (task.place(), view), &mut question)
     }
 
     /// Whether the host may have changed an argument while its task ran, or before.
@@ -220,15 +266,17 @@ impl Observations {
                 if self.observed[arg.number()] != Some(Observed::Changed) {
                     continue;
                 }
-                let mut others = self.unordered(task, arg);
+                let unordered = self.unordered(task, arg);
                 let host_writable = self.is_host_writable(task, arg);
-                if others.is_empty() && !host_writable {
+                if unordered.is_none() && !host_writable {
                     continue;
                 }
+                let Unordered { tasks: mut others, is_decided } = unordered;
                 let count = others.len();
                 others.truncate(NAMED);
                 self.observed[arg.number()] = Some(Observed::Ambiguous);
-                self.ambiguities.insert(arg.number(), Ambiguity { others, count, host_writable });
+                let why = Ambiguity { others, count, host_writable, is_cut: !is_decided };
+                self.ambiguities.insert(arg.number(), why);
             }
         }
     }
@@ -244,7 +292,8 @@ impl Observations {
     /// Origins where every task is before or behind every other: then the last write of a byte is the one before.
     fn flow_in_one_chain(&mut self, tasks: &Tasks) -> Origins {
         let mut origins = Origins::new(tasks.argument_count());
-        let (mut writes, mut touched) = (WriteMap::default(), WriteMap::default());
+        let count = tasks.argument_count();
+        let (mut writes, mut touched) = (WriteMap::of(count), WriteMap::of(count));
         let mut renewed = tasks.renewed().iter().peekable();
         for task in tasks.iter() {
             let given = task.given_time().unwrap_or(0);
@@ -257,8 +306,8 @@ impl Observations {
                     origins.set(arg.number(), &[], Basis::Nothing);
                     continue;
                 };
-                origins.set(arg.number(), &writes.last(&view), Basis::Bytes);
-                self.left_by.set(arg.number(), &touched.last(&view), Basis::Bytes);
+                note(&mut origins, arg, writes.last(&view).as_deref());
+                note(&mut self.left_by, arg, touched.last(&view).as_deref());
             }
             for arg in task.outputs() {
                 let Some(view) = TensorView::of(arg) else { continue };
@@ -278,7 +327,7 @@ impl Observations {
         self.touches.keep_writes(|number| observed[number] != Some(Observed::Same));
         let mut origins = Origins::new(tasks.argument_count());
         // Tasks behind one barrier find the same.
-        let mut known: HashMap<Question, Vec<OutputRef>> = HashMap::new();
+        let mut known: HashMap<Asked, Option<Vec<OutputRef>>> = HashMap::new();
         for task in tasks.iter() {
             for arg in task.inputs().filter(|arg| !arg.is_scalar()) {
                 let Some(view) = self.memory.view_of(arg) else {
@@ -287,7 +336,10 @@ impl Observations {
                 };
                 let renewed = self.memory.renewed_by(view, task.given_time().unwrap_or(0));
                 let mut last = |which| {
-                    let find = || self.touches.last(tasks, &self.order, &self.memory, task, (view, which));
+                    let find = || {
+                        let (asked, mut question) = ((view, which), self.budget.question());
+                        self.touches.last(tasks, &self.order, &self.memory, task, asked, &mut question)
+                    };
                     match self.order.shared_before(task.place()) {
                         Some(before) => {
                             known.entry((before, view, renewed, which)).or_insert_with(find).clone()
@@ -295,11 +347,17 @@ impl Observations {
                         None => find(),
                     }
                 };
-                origins.set(arg.number(), &last(Which::Wrote), Basis::Bytes);
+                note(&mut origins, arg, last(Which::Wrote).as_deref());
                 let left = last(Which::Touched);
-                self.left_by.set(arg.number(), &left, Basis::Bytes);
+                note(&mut self.left_by, arg, left.as_deref());
             }
         }
         origins
     }
+}
+
+/// Notes which outputs an argument was taken from, or that it is not decided.
+fn note(origins: &mut Origins, arg: Argument<'_>, outputs: Option<&[OutputRef]>) {
+    let basis = if outputs.is_some() { Basis::Bytes } else { Basis::Undecided };
+    origins.set(arg.number(), outputs.unwrap_or_default(), basis);
 }

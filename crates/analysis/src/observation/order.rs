@@ -22,11 +22,12 @@ use std::sync::Arc;
 use tensortap_format::Tasks;
 
 use crate::graph::Places;
-use before::{Beyond, Joiner, Room};
+pub(super) use before::Room;
+use before::{Beyond, Joiner};
 use chains::Chains;
 
 /// What all lists together may hold and take: words of eight bytes, and steps.
-const ROOM: Room = Room { words: 1 << 25, steps: 1 << 32 };
+const ROOM: Room = Room { words: 1 << 25, steps: 1 << 30 };
 
 /// The order of the tasks of a graph, by their positions.
 #[derive(Clone, Debug, Default)]
@@ -41,16 +42,24 @@ pub struct Order {
     direct: Vec<u32>,
     /// By task, the smallest `upto` from there on: so far back all that follow are behind.
     least_upto: Vec<u32>,
-    unknown: usize,
+    /// By task, whether others are before it of which that is not known.
+    unknown: Vec<bool>,
 }
 
 impl Order {
     /// The order of tasks that stand in dependency order. Edges against that order, which only damage can make, do not count.
     #[must_use]
     pub fn of(tasks: &Tasks) -> Order {
-        let edges = edges::edges_between(tasks, &Places::of(tasks));
+        Order::within(tasks, ROOM)
+    }
+
+    /// The same with so much room.
+    pub(super) fn within(tasks: &Tasks, room: Room) -> Order {
+        let (edges, cut) = edges::edges_between(tasks, &Places::of(tasks));
         let queues: Vec<u32> = tasks.iter().map(|task| task.queue).collect();
-        Order::among(&queues, edges, ROOM)
+        let mut order = Order::among(&queues, edges, room);
+        order.lack(&cut);
+        order
     }
 
     /// The same of tasks with these queues, and of edges between their positions.
@@ -60,9 +69,22 @@ impl Order {
         let mut joiner = Joiner::new(room);
         let mut order = Order { starts, direct, ..Order::default() };
         (0..queues.len()).for_each(|_| joiner.add(&mut order, queues));
-        order.unknown = joiner.unknown();
+        order.unknown = vec![false; queues.len()];
+        order.lack(joiner.unknown());
         order.look_back();
         order
+    }
+
+    /// Of these tasks not all is known that is before them, and so of those behind them.
+    fn lack(&mut self, tasks: &[u32]) {
+        if tasks.is_empty() {
+            return;
+        }
+        tasks.iter().for_each(|&task| self.unknown[task as usize] = true);
+        for task in 0..self.len() {
+            let is_behind = |&from: &u32| from >= self.upto[task] && self.unknown[from as usize];
+            self.unknown[task] = self.unknown[task] || self.direct(task).iter().any(is_behind);
+        }
     }
 
     /// How many tasks there are.
@@ -93,7 +115,12 @@ impl Order {
     /// tasks that they may be ordered with.
     #[must_use]
     pub fn unknown_count(&self) -> usize {
-        self.unknown
+        self.unknown.iter().filter(|unknown| **unknown).count()
+    }
+
+    /// Whether others may be before a task of which that is not known.
+    pub(crate) fn is_unknown(&self, task: usize) -> bool {
+        self.unknown[task]
     }
 
     /// The chain of a task, and its place there, from 1.
@@ -172,7 +199,8 @@ impl Order {
         // Its own chain must not say more.
         let last = self.chains.last_before(task);
         let is_said = last.is_none_or(|last| last < upto || beyond.has(last, chain, rank - 1));
-        is_said.then(|| (upto, Arc::as_ptr(beyond).addr()))
+        // Whose order is not known has more before it than it says.
+        (is_said && !self.unknown[task]).then(|| (upto, Arc::as_ptr(beyond).addr()))
     }
 
     /// How many of all tasks, from the first on, are before a task without a gap.

@@ -136,7 +136,7 @@ fn memory_of_the_host_is_ambiguous_where_it_changed() {
     let graph = graph_of(made, &[], None);
     assert_eq!(observed(&graph, 1, 0), Some(Observed::Ambiguous));
     let why = graph.observations().unwrap().ambiguity(arg(&graph, 1, 0).1).unwrap();
-    assert_eq!(why, &Ambiguity { others: vec![], count: 0, host_writable: true });
+    assert_eq!(why, &Ambiguity { others: vec![], count: 0, host_writable: true, is_cut: false });
     assert_eq!(observed(&graph, 1, 1), Some(Observed::Changed));
     // The same by what was allocated there, while it is.
     let of = |freed_at: Option<u64>| {
@@ -368,6 +368,76 @@ proptest! {
                     prop_assert!(clear != is_open || seen.order().is_total());
                 }
             }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    /// However few steps there are: an answer is the whole answer, or says that there is none.
+    #[test]
+    fn what_is_not_decided_is_never_claimed(
+        model in modelled(),
+        pairs in proptest::collection::vec((0_u64..12, 0_u64..12), 0..24),
+        steps in 0_u64..400,
+        most in prop_oneof![0_u64..40, Just(u64::MAX)],
+    ) {
+        let count = model.len() as u64;
+        let edges = pairs.iter().map(|&(a, b)| (a % count, b % count)).filter(|(a, b)| a < b);
+        let edges: Vec<Edge> = edges.map(|(from, to)| edge(from, to)).collect();
+        let graph = graph_of(made_of(&model), &edges, None);
+        prop_assume!(graph.observations().is_some());
+        let whole = graph.observations().unwrap();
+        let (seen, origins) = Observations::within(graph.tasks(), Order::of(graph.tasks()), Budget::new(steps, most));
+        let mut undecided = 0;
+        for (task, arg) in graph.tasks().iter().flat_map(|task| task.arguments().map(move |arg| (task, arg))) {
+            let cut = seen.ambiguity(arg).filter(|why| why.is_cut);
+            undecided += usize::from(
+                origins.get(arg.number()).basis == Basis::Undecided || cut.is_some_and(|why| why.others.is_empty()),
+            );
+            match cut {
+                Some(why) => {
+                    let all = whole.unordered(task, arg).tasks;
+                    prop_assert!(why.others.iter().all(|other| all.contains(other)));
+                    prop_assert_eq!(seen.observed(arg), Some(Observed::Ambiguous));
+                }
+                None => {
+                    prop_assert_eq!(seen.observed(arg), whole.observed(arg));
+                    prop_assert_eq!(seen.ambiguity(arg), whole.ambiguity(arg));
+                }
+            }
+            // A change that is taken for ambiguous is still one: who wrote is the same.
+            for (found, right) in [(origins.get(arg.number()), graph.origin(arg)), (seen.left_by.get(arg.number()), whole.left_by.get(arg.number()))] {
+                prop_assert!(found.basis == Basis::Undecided || found == right);
+                prop_assert!(found.basis != Basis::Undecided || found.outputs.is_empty());
+            }
+        }
+        prop_assert_eq!(seen.undecided_count(), undecided);
+    }
+
+    /// However much of the order is not known: who is said to have written did.
+    #[test]
+    fn what_is_not_known_of_the_order_is_never_claimed(
+        model in modelled(),
+        pairs in proptest::collection::vec((0_u64..12, 0_u64..12), 0..24),
+        words in 0_usize..4,
+        steps in 0_u64..40,
+    ) {
+        let count = model.len() as u64;
+        let edges = pairs.iter().map(|&(a, b)| (a % count, b % count)).filter(|(a, b)| a < b);
+        let edges: Vec<Edge> = edges.map(|(from, to)| edge(from, to)).collect();
+        let graph = graph_of(made_of(&model), &edges, None);
+        prop_assume!(graph.observations().is_some());
+        let whole = graph.observations().unwrap();
+        let order = Order::within(graph.tasks(), order::Room { words, steps });
+        let (seen, origins) = Observations::within(graph.tasks(), order, Budget::new(u64::MAX, u64::MAX));
+        for arg in graph.tasks().iter().flat_map(|task| task.arguments()) {
+            let (is, should) = (seen.observed(arg), whole.observed(arg));
+            prop_assert!(is == should || is == Some(Observed::Ambiguous) && should == Some(Observed::Changed));
+            let (found, left) = (origins.get(arg.number()), seen.left_by.get(arg.number()));
+            prop_assert!(found.basis == Basis::Undecided || found == graph.origin(arg));
+            prop_assert!(left.basis == Basis::Undecided || left == whole.left_by.get(arg.number()));
         }
     }
 }

@@ -2,17 +2,20 @@
 //!
 //! Views that share memory, directly or through others, are a group. Whoever is asked looks through the touches of a group in the order
 //! of tasks, within the positions between which tasks can be unordered with one: few, where a program synchronises now and then.
-//! Where they are many, each chain of each view is asked, in which a search finds the place. So a question takes the smaller of both.
+//! Where they are many, each chain of each view is asked, in which a search finds the place. So a question takes the smaller of both,
+//! and where that is still too much (see [`Question`]), it is not decided.
 
+use std::collections::BinaryHeap;
 use std::ops::Range;
 
 use tensortap_format::{Task, Tasks};
 
 use super::memory::Memory;
-use super::runs::Runs;
-use super::{COUNTED, Order};
+use super::runs::{Run, Runs};
+use super::{COUNTED, Order, Unordered};
 use crate::graph::OutputRef;
-use crate::graph::view::{Ranges, pieces};
+use crate::graph::view::{Ranges, piece_count, pieces};
+use crate::steps::Question;
 
 /// Arguments that tasks may have written.
 #[derive(Clone, Debug, Default)]
@@ -134,89 +137,131 @@ impl Touches {
     }
 
     /// Tasks that are unordered with one and may have written memory of a view: the first [`COUNTED`] that are found, in order.
-    pub fn unordered(&self, order: &Order, memory: &Memory, task: usize, view: usize) -> Vec<usize> {
-        let mut others: Vec<usize> = Vec::new();
+    pub fn unordered(
+        &self,
+        order: &Order,
+        memory: &Memory,
+        (task, view): (usize, usize),
+        question: &mut Question<'_>,
+    ) -> Unordered {
+        let mut tasks: Vec<usize> = Vec::new();
         let open = self.within(memory, view, order.all_before(task), order.all_behind(task));
         let most = self.most_steps(memory, view);
         for touch in open.iter().take(most) {
             let other = touch.place();
-            if others.last() != Some(&other)
+            if question.take(memory.steps_to_share(view, touch.view())).is_none() {
+                return Unordered { tasks, is_decided: false };
+            }
+            if tasks.last() != Some(&other)
                 && order.are_unordered(task, other)
                 && memory.share(view, touch.view())
             {
-                others.push(other);
-                if others.len() == COUNTED {
-                    return others;
+                tasks.push(other);
+                if tasks.len() == COUNTED {
+                    return Unordered { tasks, is_decided: true };
                 }
             }
         }
-        match open.len() <= most {
-            true => others,
-            false => self.unordered_by_chains(order, memory, task, view),
+        if open.len() > most {
+            let is_decided =
+                self.unordered_by_chains(order, memory, (task, view), (&mut tasks, question)).is_some();
+            tasks.sort_unstable();
+            tasks.dedup();
+            tasks.truncate(COUNTED);
+            return Unordered { tasks, is_decided };
         }
+        Unordered { tasks, is_decided: true }
     }
 
-    fn unordered_by_chains(&self, order: &Order, memory: &Memory, task: usize, view: usize) -> Vec<usize> {
-        let mut others = Vec::new();
-        for met in memory.meeting(view) {
+    fn unordered_by_chains(
+        &self,
+        order: &Order,
+        memory: &Memory,
+        (task, view): (usize, usize),
+        (others, question): (&mut Vec<usize>, &mut Question<'_>),
+    ) -> Option<()> {
+        for near in memory.near(view) {
+            question.take(memory.steps_to_share(view, near))?;
+            if !memory.share(view, near) {
+                continue;
+            }
             let mut found = 0;
-            for run in self.view_runs.get(met) {
+            for run in self.view_runs.get(near) {
+                question.take(STEPS_OF_RUN)?;
                 let (from, to) = order.unordered_in(task, run.chain);
                 let open = self.view_runs.behind(&self.all, order, run, from);
                 let open = open.iter().map(|&touch| self.all[touch as usize].place());
                 let open = open.take_while(|&other| order.place(other).1 <= to).take(COUNTED);
                 let before = others.len();
                 others.extend(open);
+                question.take(others.len() - before)?;
                 found += others.len() - before;
                 if found >= COUNTED {
                     break;
                 }
             }
         }
-        others.sort_unstable();
-        others.dedup();
-        others.truncate(COUNTED);
-        others
+        Some(())
     }
 
     /// Whether no task that may have written what two views share is neither before the first task (or it) nor behind the last (or it).
+    /// Where that is not decided, some may be.
     pub fn is_clear_between(
         &self,
         order: &Order,
         memory: &Memory,
-        (first, left): (usize, usize),
-        (last, found): (usize, usize),
+        ((first, left), (last, found)): ((usize, usize), (usize, usize)),
+        question: &mut Question<'_>,
     ) -> bool {
-        if order.is_total() {
-            return true;
-        }
+        let views = (left, found);
+        order.is_total() || self.is_clear(order, memory, (first, last), views, question).unwrap_or(false)
+    }
+
+    fn is_clear(
+        &self,
+        order: &Order,
+        memory: &Memory,
+        (first, last): (usize, usize),
+        (left, found): (usize, usize),
+        question: &mut Question<'_>,
+    ) -> Option<bool> {
         let open = self.within(memory, found, order.all_before(first), order.all_behind(last));
         let most = self.most_steps(memory, found);
-        let is_between = |touch: &Touch| {
+        let share_steps = |view| memory.steps_to_share(found, view) + memory.steps_to_share(left, view);
+        let share = |view| memory.share(found, view) && memory.share(left, view);
+        for touch in open.iter().take(most) {
+            question.take(share_steps(touch.view()))?;
             let other = touch.place();
-            other != first
+            let is_between = other != first
                 && other != last
                 && !order.is_before(other, first)
-                && !order.is_before(last, other)
-                && memory.share(found, touch.view())
-                && memory.share(left, touch.view())
-        };
-        if open.iter().take(most).any(is_between) {
-            return false;
+                && !order.is_before(last, other);
+            if is_between && share(touch.view()) {
+                return Some(false);
+            }
         }
-        let mut met = memory.meeting(found).filter(|&met| memory.share(met, left));
-        open.len() <= most
-            || met.all(|met| {
-                self.view_runs.get(met).iter().all(|run| {
-                    let (from, to) = order.open_between(first, last, run.chain);
-                    let next = self.view_runs.behind(&self.all, order, run, from).first();
-                    next.is_none_or(|&touch| order.place(self.all[touch as usize].place()).1 > to)
-                })
-            })
+        if open.len() <= most {
+            return Some(true);
+        }
+        for near in memory.near(found) {
+            question.take(share_steps(near))?;
+            if !share(near) {
+                continue;
+            }
+            for run in self.view_runs.get(near) {
+                question.take(STEPS_OF_RUN)?;
+                let (from, to) = order.open_between(first, last, run.chain);
+                let next = self.view_runs.behind(&self.all, order, run, from).first();
+                if next.is_some_and(|&touch| order.place(self.all[touch as usize].place()).1 <= to) {
+                    return Some(false);
+                }
+            }
+        }
+        Some(true)
     }
 
     /// The last outputs, of tasks ordered before a task, that hold memory of a view: those of which not all was written again by tasks
-    /// between. The last in dependency order first; at most [`MOST_LAST`].
+    /// between. The last in dependency order first; at most [`MOST_LAST`]. `None` where that is not decided.
     pub fn last(
         &self,
         tasks: &Tasks,
@@ -224,19 +269,37 @@ impl Touches {
         memory: &Memory,
         task: Task<'_>,
         (view, which): (usize, Which),
-    ) -> Vec<OutputRef> {
+        question: &mut Question<'_>,
+    ) -> Option<Vec<OutputRef>> {
+        // Whose order is not known, or whose memory may be new, has others before it than those that are found.
+        if order.is_unknown(task.place()) || !memory.knows_renewed() {
+            return None;
+        }
         let asked = Asked { tasks, order, memory, task, view, which };
-        let has_few = self.group_runs.get(memory.group_of(view)).len() <= FEW_CHAINS;
-        let walked = if has_few { None } else { self.walk_back(&asked) };
-        let shown =
-            walked.or_else(|| self.last_of_group(&asked)).unwrap_or_else(|| self.last_of_views(&asked));
+        let runs = self.group_runs.get(memory.group_of(view));
+        let walked = match runs.len() <= FEW_CHAINS {
+            true => Found::Later,
+            false => self.walk_back(&asked, question)?,
+        };
+        let merged = match walked {
+            Found::All(shown) => Found::All(shown),
+            Found::Later => {
+                let most = self.most_steps(memory, view);
+                let runs = runs.iter().map(|run| (&self.group_runs, run));
+                self.merged(&asked, runs, most, question)?
+            }
+        };
+        let shown = match merged {
+            Found::All(shown) => shown,
+            Found::Later => self.last_of_views(&asked, question)?,
+        };
         let kept = shown.kept.into_iter();
-        kept.map(|touch| OutputRef { task: touch.place(), arg_index: touch.arg_index }).collect()
+        Some(kept.map(|touch| OutputRef { task: touch.place(), arg_index: touch.arg_index }).collect())
     }
 
     /// The last touches before a task, if they are found among those that came last: behind one of all of the view that has all others
     /// before it, nothing is to be looked for.
-    fn walk_back<'s>(&self, asked: &Asked<'s>) -> Option<Shown<'s>> {
+    fn walk_back<'s>(&self, asked: &Asked<'s>, question: &mut Question<'_>) -> Option<Found<'s>> {
         let &Asked { order, memory, view, which, .. } = asked;
         let task = asked.task.place();
         let group = memory.group_of(view);
@@ -250,56 +313,98 @@ impl Touches {
                 break;
             }
             if steps == most {
-                return None;
+                return Some(Found::Later);
             }
+            question.take(memory.steps_to_share(view, touch.view()))?;
             if !order.is_before(place, task) || !memory.share(view, touch.view()) {
                 continue;
             }
-            if !asked.is_renewed(touch) {
-                shown.add(*touch);
+            if !asked.is_renewed(touch, question)? {
+                shown.add(*touch, question)?;
             }
             if memory.covers(touch.view(), view) {
                 until = until.max(order.all_before(place));
                 over.push(place);
-                let is_over = |wait: u32| {
-                    let wait = wait as usize;
-                    over.iter().any(|&over| over == wait || order.is_before(wait, over))
-                };
-                while let Some((&last, rest)) = waits.split_last()
-                    && is_over(last)
-                {
+                while let Some((&last, rest)) = waits.split_last() {
+                    question.take(over.len())?;
+                    let wait = last as usize;
+                    if !over.iter().any(|&over| over == wait || order.is_before(wait, over)) {
+                        break;
+                    }
                     waits = rest;
                 }
             }
         }
-        Some(shown)
+        Some(Found::All(shown))
     }
 
-    /// The same from the touches of each chain: up to one of all of the view, if they are few.
-    fn last_of_group<'s>(&self, asked: &Asked<'s>) -> Option<Shown<'s>> {
+    /// The last touches among runs, the last of all first: up to those of all of the view, in each run, if they are few.
+    fn merged<'s, 'r>(
+        &'r self,
+        asked: &Asked<'s>,
+        runs: impl Iterator<Item = (&'r Runs, &'r Run)>,
+        most: usize,
+        question: &mut Question<'_>,
+    ) -> Option<Found<'s>> {
         let &Asked { order, memory, view, .. } = asked;
-        let (mut found, mut steps) = (Vec::new(), self.most_steps(memory, view));
-        for run in self.group_runs.get(memory.group_of(view)) {
-            for touch in self.group_runs.before(&self.all, order, run, asked.before()) {
-                steps = steps.checked_sub(1)?;
-                if memory.share(view, touch.view()) {
-                    found.push(*touch);
-                }
-                if memory.covers(touch.view(), view) {
-                    break;
-                }
+        let mut shown = Shown::new(order, memory, view);
+        let (mut rests, mut next, mut over) = (Vec::new(), BinaryHeap::new(), Vec::<usize>::new());
+        for (of, run) in runs {
+            question.take(STEPS_OF_RUN)?;
+            let mut rest = of.before(&self.all, order, run, asked.before());
+            if let Some(touch) = rest.next() {
+                next.push(((touch.task, touch.arg_index), rests.len(), touch.number));
+                rests.push((touch, rest));
             }
         }
-        Some(asked.shown(found))
+        for steps in 0.. {
+            let Some((_, at, _)) = next.pop().filter(|_| !shown.is_full()) else { break };
+            if steps == most {
+                return Some(Found::Later);
+            }
+            let touch = *rests[at].0;
+            question.take(over.len() + memory.steps_to_share(view, touch.view()))?;
+            // All of the run that is left is before it, too.
+            if over.iter().any(|&over| order.is_before(touch.place(), over)) {
+                continue;
+            }
+            if memory.share(view, touch.view()) && !asked.is_renewed(&touch, question)? {
+                shown.add(touch, question)?;
+            }
+            if memory.covers(touch.view(), view) {
+                over.push(touch.place());
+            }
+            let (before, rest) = &mut rests[at];
+            if let Some(touch) = rest.next() {
+                next.push(((touch.task, touch.arg_index), at, touch.number));
+                *before = touch;
+            }
+        }
+        Some(Found::All(shown))
     }
 
-    /// The same from the last touch of each view by each chain.
-    fn last_of_views<'s>(&self, asked: &Asked<'s>) -> Shown<'s> {
-        let &Asked { order, memory, view, .. } = asked;
-        let runs = memory.meeting(view).flat_map(|met| self.view_runs.get(met));
-        let last = |run| self.view_runs.before(&self.all, order, run, asked.before()).next().copied();
-        asked.shown(runs.filter_map(last).collect())
+    /// The same from the touches of each view that shares memory with it, by chain.
+    fn last_of_views<'s>(&self, asked: &Asked<'s>, question: &mut Question<'_>) -> Option<Shown<'s>> {
+        let &Asked { memory, view, .. } = asked;
+        let mut runs = Vec::new();
+        for near in memory.near(view) {
+            question.take(memory.steps_to_share(view, near))?;
+            if memory.share(view, near) {
+                runs.extend(self.view_runs.get(near).iter().map(|run| (&self.view_runs, run)));
+            }
+        }
+        match self.merged(asked, runs.into_iter(), usize::MAX, question)? {
+            Found::All(shown) => Some(shown),
+            Found::Later => None,
+        }
     }
+}
+
+/// What looking for the last touches in one way has found.
+enum Found<'s> {
+    All(Shown<'s>),
+    /// Another way may be shorter.
+    Later,
 }
 
 /// What is asked for: the last to hold memory of a view, before a task.
@@ -317,26 +422,13 @@ impl<'s> Asked<'s> {
         (self.task.place(), self.which == Which::Wrote)
     }
 
-    fn is_renewed(&self, touch: &Touch) -> bool {
+    fn is_renewed(&self, touch: &Touch, question: &mut Question<'_>) -> Option<bool> {
+        if !self.memory.has_renewed(self.view) {
+            return Some(false);
+        }
         let given = |task: Task<'_>| task.given_time().unwrap_or(0);
-        self.memory.has_renewed(self.view) && {
-            let times = (given(self.tasks.at(touch.place())), given(self.task));
-            self.memory.is_renewed(self.view, touch.view(), times)
-        }
-    }
-
-    fn shown(&self, mut found: Vec<Touch>) -> Shown<'s> {
-        found.sort_unstable_by_key(|touch| std::cmp::Reverse((touch.task, touch.arg_index)));
-        let mut shown = Shown::new(self.order, self.memory, self.view);
-        for touch in found {
-            if shown.is_full() {
-                break;
-            }
-            if !self.is_renewed(&touch) {
-                shown.add(touch);
-            }
-        }
-        shown
+        let times = (given(self.tasks.at(touch.place())), given(self.task));
+        self.memory.is_renewed(self.view, touch.view(), times, question)
     }
 }
 
@@ -357,33 +449,37 @@ impl<'s> Shown<'s> {
         self.kept.len() >= MOST_LAST
     }
 
-    fn add(&mut self, touch: Touch) {
-        if !self.is_hidden(&touch) {
+    fn add(&mut self, touch: Touch, question: &mut Question<'_>) -> Option<()> {
+        if !self.is_hidden(&touch, question)? {
             self.kept.push(touch);
         }
+        Some(())
     }
 
-    fn is_hidden(&self, touch: &Touch) -> bool {
+    fn is_hidden(&self, touch: &Touch, question: &mut Question<'_>) -> Option<bool> {
         let memory = self.memory;
         // One that is hidden hides nothing that those over it do not.
+        question.take(self.kept.len())?;
         let is_over = |later: &&Touch| self.order.is_before(touch.place(), later.place());
-        let mut over = self.kept.iter().filter(is_over).peekable();
-        if over.peek().is_none() {
-            return false;
+        let over: Vec<&Touch> = self.kept.iter().filter(is_over).collect();
+        if over.is_empty() {
+            return Some(false);
         }
-        if over.clone().any(|later| later.view == touch.view || memory.covers(later.view(), self.view)) {
-            return true;
+        if over.iter().any(|later| later.view == touch.view || memory.covers(later.view(), self.view)) {
+            return Some(true);
         }
-        let views = || over.clone().map(Touch::view);
+        let views = || over.iter().map(|later| later.view());
         if let Some(is_hidden) = memory.is_covered((self.view, touch.view()), views()) {
-            return is_hidden;
+            return Some(is_hidden);
         }
         let (own, theirs) = (memory.view(self.view), memory.view(touch.view()));
-        pieces(own).zip(pieces(theirs)).is_some_and(|(own, theirs)| {
+        let all = views().map(|view| memory.view(view)).chain([own, theirs]);
+        question.take(all.map(piece_count).fold(0, usize::saturating_add))?;
+        Some(pieces(own).zip(pieces(theirs)).is_some_and(|(own, theirs)| {
             let mut left = Ranges::of(&own);
             views().for_each(|over| _ = pieces(memory.view(over)).map(|pieces| left.take(&pieces)));
             !left.meets(&theirs)
-        })
+        }))
     }
 }
 

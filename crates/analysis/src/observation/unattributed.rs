@@ -4,7 +4,7 @@ use tensortap_format::{Argument, Dump, FormatError};
 
 use super::Observations;
 use crate::carry::{Carried, carried};
-use crate::graph::{OutputRef, TaskGraph};
+use crate::graph::{Basis, OutputRef, TaskGraph};
 
 /// An unattributed change, by both of its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,7 +55,14 @@ impl TaskGraph {
         let Some(seen) = self.observations() else { return Ok(all) };
         let mut left = budget;
         for task in self.tasks().iter() {
-            for arg in task.inputs().filter(|arg| !seen.left_by(*arg).is_empty()) {
+            for arg in task.inputs() {
+                if seen.left_by.get(arg.number()).basis == Basis::Undecided {
+                    all.undecided += 1;
+                    continue;
+                }
+                if seen.left_by(arg).is_empty() {
+                    continue;
+                }
                 if seen.is_decided_by_hash(self, arg).is_none() {
                     let others = seen.left_by(arg).iter().filter_map(|output| self.output(*output));
                     let bytes: u64 = others.filter_map(|arg| arg.content_bytes()).sum();
@@ -100,8 +107,8 @@ impl Observations {
     ) -> Option<Unattributed> {
         let views = self.memory.view_of(arg).zip(self.memory.view_of(graph.output(left)?));
         let (found, written) = views?;
-        let is_clear =
-            self.touches.is_clear_between(&self.order, &self.memory, (left.task, written), (task, found));
+        let (mut question, ends) = (self.budget.question(), ((left.task, written), (task, found)));
+        let is_clear = self.touches.is_clear_between(&self.order, &self.memory, ends, &mut question);
         let host_writable = self.is_host_writable(graph.task(task), arg);
         let found = OutputRef { task, arg_index: arg.arg_index };
         is_clear.then_some(Unattributed { found, left, host_writable })

@@ -126,7 +126,7 @@ mod tests {
                     expected[usize::try_from(offset).unwrap()] = Some((task as u64 * 5 + at as u64 * 3 + 1) & 0xf);
                 }
             }
-            for source in graph.last_writers(&[view])[0].iter().rev() {
+            for source in graph.last_writers(&[view])[0].as_ref().unwrap().iter().rev() {
                 let layout = &layouts[source.task];
                 let written = pieces(&TensorView::new(*layout, BASE)).unwrap();
                 prop_assert!(memory.put(&written, &content(source.task, layout)).is_some());

@@ -68,8 +68,9 @@ impl Walk {
         writes.sort_by_key(|write| (write.began, write.output.task, write.output.arg_index));
         let numbers = writes.iter().enumerate().map(|(n, write)| (write.output, n)).collect();
         let beside = vec![Vec::new(); writes.len()];
-        let pairs_left = (writes.len() + reads + 1).saturating_mul(MAX_PAIRS);
-        Walk { writes, numbers, next: 0, map: WriteMap::default(), open: Vec::new(), beside, pairs_left }
+        let count = writes.len() + reads;
+        let pairs_left = (count + 1).saturating_mul(MAX_PAIRS);
+        Walk { writes, numbers, next: 0, map: WriteMap::of(count), open: Vec::new(), beside, pairs_left }
     }
 
     fn answer(&mut self, read: &Read) -> Result<Vec<OutputRef>, Unclear> {
@@ -86,7 +87,7 @@ impl Walk {
                 return Err(Unclear::SameTime(write.output.task));
             }
         }
-        let holding = self.map.last(&read.view);
+        let holding = self.map.last(&read.view).ok_or(Unclear::TooMany)?;
         for output in &holding {
             let beside = self.numbers.get(output).map_or(&[][..], |&n| &self.beside[n]);
             let other = beside.iter().map(|&n| &self.writes[n]).find(|write| write.view.shares(&read.view));

@@ -8,6 +8,7 @@ mod program;
 mod programs;
 mod sources;
 mod types;
+mod wide;
 mod words;
 
 use std::path::Path;

@@ -72,6 +72,8 @@ struct ObservedDocument {
     undecided: u64,
     /// Tasks that count as unordered with some they may be ordered with: the graph is too large and too wide to know.
     order_unknown: usize,
+    /// Arguments of which it is not decided who wrote them: that would take too long.
+    origin_undecided: usize,
 }
 
 /// Unattributed changes that are listed.
@@ -195,6 +197,7 @@ fn observed(summary: &Summary) -> Option<ObservedDocument> {
         unattributed_count: changes.len(),
         undecided: *undecided,
         order_unknown,
+        origin_undecided: summary.graph.undecided_count(),
     })
 }
 

@@ -14,6 +14,7 @@ use tensortap::{DumpStage, TaskId};
 use super::compare::{DetailDocument, Measures, detail_document, measures, verdict_word};
 use super::show::MeasuredDocument;
 use crate::kind_words::KindDocument;
+use crate::observed::not_decided;
 use crate::show::Histogram;
 use crate::task::{ArgPage, HeldTask, Moment, Neighbour, TaskPage};
 
@@ -236,7 +237,7 @@ impl<'a> TaskPageDocument<'a> {
             consumers: neighbours(consumers),
             also_meant: Vec::new(),
             label: held.map(|held| LabelDocument::of(&held.blame.findings[held.place])),
-            remarks: Vec::new(),
+            remarks: not_decided(graph),
         }
     }
 }

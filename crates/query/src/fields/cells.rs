@@ -76,6 +76,12 @@ impl<'d> Cells<'d> {
         self.roles.choice(row.record).name()
     }
 
+    /// What is not decided of the roles that were written.
+    #[must_use]
+    pub fn not_decided(&self) -> &[String] {
+        self.roles.not_decided()
+    }
+
     /// What people call the argument.
     pub(super) fn arg_name(&self, row: &Row<'_>) -> Option<&'d str> {
         self.dump.arg_name(row.record)

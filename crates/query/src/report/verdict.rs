@@ -11,6 +11,7 @@ use crate::compare_words::evidence;
 use crate::document::{MemberReport, VerdictDocument};
 use crate::kind_words::kind_words;
 use crate::number::{counted, grouped};
+use crate::observed::not_decided;
 use crate::words::{kernels_text, printable, record_name, step_task, task_title, task_words};
 
 pub fn verdict(labelled: &Labelled<'_>) -> VerdictDocument {
@@ -105,7 +106,8 @@ pub fn not_judged(known: &Known<'_>) -> VerdictDocument {
             )
         }
     };
-    let remarks = vec!["A golden or the references of its kernels tell which task went wrong.".into()];
+    let golden = "A golden or the references of its kernels tell which task went wrong.".into();
+    let remarks = std::iter::once(golden).chain(not_decided(&summary.graph)).collect();
     VerdictDocument { word: "NOT JUDGED", passes: None, sentence, remarks }
 }
 

@@ -1,6 +1,6 @@
 //! What is before each task, found task by task from those that it waits for.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::chains::Chains;
@@ -54,7 +54,7 @@ pub(super) fn look_up(list: &[(u32, u32)], chain: u32) -> u32 {
 
 /// What lists may hold and take.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
+pub(in crate::observation) struct Room {
     /// Words of eight bytes.
     pub words: usize,
     /// Steps of finding them.
@@ -70,9 +70,11 @@ pub(super) struct Joiner {
     nothing: Arc<Beyond>,
     /// What tasks that wait for one alone, and do not go on with its chain, have before them.
     behind: HashMap<u32, (u32, Arc<Beyond>)>,
+    /// Those of which, with that, not all is known.
+    cut: HashSet<u32>,
     /// By that one, where the search for an ended chain is to go on.
     passed: HashMap<u32, u32>,
-    unknown: usize,
+    unknown: Vec<u32>,
     /// By chain, how many tasks of it are before the task that is being added.
     counts: Vec<u32>,
     /// Chains that have a count.
@@ -88,8 +90,9 @@ impl Joiner {
             room,
             nothing: Arc::new(Beyond::nothing()),
             behind: HashMap::new(),
+            cut: HashSet::new(),
             passed: HashMap::new(),
-            unknown: 0,
+            unknown: Vec::new(),
             counts: Vec::new(),
             counted: Vec::new(),
             bits: Vec::new(),
@@ -98,8 +101,8 @@ impl Joiner {
     }
 
     /// Tasks for which there was no room.
-    pub fn unknown(&self) -> usize {
-        self.unknown
+    pub fn unknown(&self) -> &[u32] {
+        &self.unknown
     }
 
     /// Adds the next task.
@@ -118,9 +121,16 @@ impl Joiner {
             // Its own chain it knows by its place there.
             [from] if after == Some(*from) => (past(order, *from), Arc::clone(&order.beyond[*from as usize])),
             [from] => match self.behind.get(from) {
-                Some(same) => same.clone(),
+                Some(same) => {
+                    let same = same.clone();
+                    self.unknown.extend(self.cut.contains(from).then_some(task));
+                    same
+                }
                 None => {
                     let joined = self.joined(order, direct, task, None);
+                    if self.unknown.last() == Some(&task) {
+                        self.cut.insert(*from);
+                    }
                     self.behind.insert(*from, joined.clone());
                     joined
                 }
@@ -174,7 +184,7 @@ impl Joiner {
             false => self.joined_as_bits(order, direct, (upto, words)),
         };
         if self.room.steps == 0 {
-            self.unknown += 1;
+            self.unknown.push(task);
             return (upto, Arc::clone(&self.nothing));
         }
         if beyond.is_empty() {
@@ -191,7 +201,7 @@ impl Joiner {
                 (upto, Arc::new(beyond))
             }
             None => {
-                self.unknown += 1;
+                self.unknown.push(task);
                 (upto, Arc::clone(&self.nothing))
             }
         }

@@ -7,8 +7,10 @@ use tensortap_format::{TaskKey, Tasks};
 use super::small;
 use crate::graph::Places;
 
-/// Edges between positions of tasks. Who is not in the dump, for a filter kept it out, hands on what it waited for.
-pub(super) fn edges_between(tasks: &Tasks, places: &Places) -> Vec<(u32, u32)> {
+/// Edges between positions of tasks, and tasks that others are before which are not among them. Who is not in the dump, for a filter
+/// kept it out, hands on what it waited for.
+pub(super) fn edges_between(tasks: &Tasks, places: &Places) -> (Vec<(u32, u32)>, Vec<u32>) {
+    let mut cut = Vec::new();
     let mut edges = Vec::with_capacity(tasks.edges().len());
     let mut before: HashMap<TaskKey, Vec<TaskKey>> = HashMap::new();
     for edge in tasks.edges() {
@@ -19,16 +21,27 @@ pub(super) fn edges_between(tasks: &Tasks, places: &Places) -> Vec<(u32, u32)> {
         }
     }
     if before.is_empty() {
-        return edges;
+        return (edges, cut);
     }
-    let mut known: HashMap<TaskKey, Vec<u32>> = HashMap::new();
+    let mut known: HashMap<TaskKey, HandedOn> = HashMap::new();
     for edge in tasks.edges() {
         if let (None, Some(to)) = (places.get(edge.producer()), places.get(edge.consumer())) {
             let behind = handed_on(edge.producer(), &before, places, &mut known);
-            edges.extend(behind.iter().map(|&from| (from, small(to))));
+            edges.extend(behind.tasks.iter().map(|&from| (from, small(to))));
+            if behind.is_cut {
+                cut.push(small(to));
+            }
         }
     }
-    edges
+    (edges, cut)
+}
+
+/// The tasks of the dump that one stands behind which is not in it.
+#[derive(Debug, Default)]
+struct HandedOn {
+    tasks: Vec<u32>,
+    /// There are more.
+    is_cut: bool,
 }
 
 /// As many tasks stand for one that is not in the dump; with more, some order is not known.
@@ -39,12 +52,16 @@ fn handed_on<'k>(
     key: TaskKey,
     before: &HashMap<TaskKey, Vec<TaskKey>>,
     places: &Places,
-    known: &'k mut HashMap<TaskKey, Vec<u32>>,
-) -> &'k [u32] {
+    known: &'k mut HashMap<TaskKey, HandedOn>,
+) -> &'k HandedOn {
     // Depth first, each when all before it are known; edges in a circle, which only damage can make, end where they began.
     let mut open = vec![key];
     let mut entered: HashSet<TaskKey> = HashSet::new();
     while let Some(&next) = open.last() {
+        if known.contains_key(&next) {
+            open.pop();
+            continue;
+        }
         let waits = before.get(&next).map_or(&[][..], Vec::as_slice);
         let is_missing = |wait: &&TaskKey| places.get(**wait).is_none() && !known.contains_key(*wait);
         let missing: Vec<TaskKey> = waits.iter().filter(is_missing).copied().collect();
@@ -53,18 +70,22 @@ fn handed_on<'k>(
             continue;
         }
         open.pop();
-        let mut all: Vec<u32> = Vec::new();
+        let (mut all, mut is_cut): (Vec<u32>, bool) = (Vec::new(), false);
         for wait in waits {
             match places.get(*wait) {
                 Some(place) => all.push(small(place)),
-                None => all.extend(known.get(wait).into_iter().flatten()),
+                None => {
+                    let handed = known.get(wait);
+                    all.extend(handed.into_iter().flat_map(|handed| &handed.tasks));
+                    is_cut |= handed.is_some_and(|handed| handed.is_cut);
+                }
             }
         }
         all.sort_unstable();
         all.dedup();
         // The latest stand for most of the others.
         let first = all.len().saturating_sub(MOST_HANDED_ON);
-        known.insert(next, all.split_off(first));
+        known.insert(next, HandedOn { tasks: all.split_off(first), is_cut: is_cut || first > 0 });
     }
-    known.get(&key).map_or(&[], Vec::as_slice)
+    known.entry(key).or_default()
 }

@@ -49,6 +49,9 @@ pub fn write(
     for doubt in rows.parts().iter().filter_map(|part| part.selection.doubt()) {
         writeln!(out, "{doubt}.")?;
     }
+    for line in table.cells.iter().flat_map(Cells::not_decided) {
+        writeln!(out, "{line}.")?;
+    }
     if let Some(left_out) = table.left_out() {
         writeln!(out, "{left_out}")?;
     }

@@ -12,6 +12,7 @@ use tensortap_query::blame_words::label_words;
 use tensortap_query::document::TaskPageDocument;
 use tensortap_query::golden::{Golden, remarks};
 use tensortap_query::number::counted;
+use tensortap_query::observed::not_decided;
 use tensortap_query::words::record_name;
 use tensortap_query::{
     ArgPage, HeldTask, Labelling, Moment, TaskPage, argument_lines, find_tasks, page_head, tasks_text,
@@ -83,7 +84,7 @@ impl Shown<'_> {
             let mut document = TaskPageDocument::of(self.dump, self.graph, &page, self.held.as_ref());
             document.also_meant =
                 others.iter().map(|&other| TaskId(self.graph.task(other).task_id).to_string()).collect();
-            document.remarks.clone_from(&self.remarks);
+            document.remarks.extend(self.remarks.iter().cloned());
             output.document(&document)?;
         } else {
             output.text(&self.text(&page, others))?;
@@ -106,7 +107,7 @@ impl Shown<'_> {
         let held = self.held.as_ref();
         let label = held.map(|held| label_words(held.blame, held.place));
         let mut text = page_head(self.graph, page, label.as_deref());
-        for remark in &self.remarks {
+        for remark in not_decided(self.graph).iter().chain(&self.remarks) {
             let _ = writeln!(text, "  {:<12}  {remark}", "note");
         }
         for arg in &page.args {
