@@ -89,8 +89,13 @@ pub fn before(door: &Door, function: &Function, call: Call<'_>) -> Option<Going>
             graphs::plan_gone(door, handle(word(0)));
             None
         }
+        Does::TextureGone(kind) => {
+            door.state().textures.remove(&(kind, word(0)));
+            None
+        }
         Does::Register
         | Does::SetAccess
+        | Does::TextureMade(_)
         | Does::ContextMade
         | Does::ContextUsed
         | Does::EventWait
@@ -143,6 +148,11 @@ pub fn after(door: &'static Door, function: &Function, call: Call<'_>) {
         Does::Open => memory::opened(door, unsafe { crate::raw::at(word(0)) }),
         // SAFETY: the driver has written a handle there just now.
         Does::Multicast => door.state().allocations.add_multicast(unsafe { crate::raw::at(word(0)) }),
+        Does::TextureMade(kind) => {
+            // SAFETY: the driver has written a handle there just now.
+            let handle = unsafe { crate::raw::at(word(0)) };
+            door.state().textures.insert((kind, handle), call.data.context);
+        }
         // SAFETY: the driver has read as many descriptions there just now.
         Does::SetAccess => unsafe { memory::access(door, word(0), word(1), (word(2), word(3))) },
         // SAFETY: the driver has written a handle there just now.

@@ -1,7 +1,7 @@
 //! What the library has: the driver, the session, and what it knows of the program's objects.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
@@ -16,6 +16,7 @@ use crate::{
     library::{Driver, SUCCESS},
     rooms::Pool,
     streams::{ContextId, Stream, Streams},
+    table::Textures,
 };
 
 /// Bytes of a range that are captured at most, unless the variable says otherwise.
@@ -58,8 +59,23 @@ pub struct State {
     pub modules: Modules,
     /// Graphs that can be launched.
     pub graphs: Graphs,
+    /// Handles of textures and surfaces, with the contexts that they go with.
+    pub textures: HashMap<(Textures, u64), usize>,
     lines_met: u64,
     told: HashSet<&'static str>,
+}
+
+impl State {
+    /// Whether a value may hold the handle of a texture or a surface. Handles are small numbers, so other values may look like them.
+    pub fn may_be_texture(&self, value: &[u8]) -> bool {
+        let is_known = |word: &[u8; 8]| {
+            let handle = u64::from_le_bytes(*word);
+            [Textures::Read, Textures::Written]
+                .iter()
+                .any(|&kind| self.textures.contains_key(&(kind, handle)))
+        };
+        !self.textures.is_empty() && value.as_chunks().0.iter().any(is_known)
+    }
 }
 
 /// A stream.
@@ -174,7 +190,8 @@ impl Door {
     /// Streams and events of a context go with it: the next context may have the same handles.
     fn streams_go(&self, context: usize) {
         let mut state = self.state();
-        let State { lines, streams, .. } = &mut *state;
+        let State { lines, streams, textures, .. } = &mut *state;
+        textures.retain(|_, of| *of != context);
         lines.retain(|stream, line| {
             let stays = line.context.0 != context;
             if !stays {

@@ -48,6 +48,10 @@ pub enum Does {
     Free(Option<usize>),
     /// Memory of another process is there: a place for the address.
     Open,
+    /// A texture or a surface is there: a place for its handle.
+    TextureMade(Textures),
+    /// And goes: its handle.
+    TextureGone(Textures),
     /// A handle is there of what several devices write at once: a place for it.
     Multicast,
     /// Virtual memory is mapped: address, bytes, an offset, and the handle of what is mapped.
@@ -92,6 +96,15 @@ pub enum Node {
     Graph,
     /// Any of these, behind words that say which.
     Any,
+}
+
+/// Objects through which kernels read memory that no pointer of theirs leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Textures {
+    /// Textures.
+    Read,
+    /// Surfaces, which are written as well.
+    Written,
 }
 
 /// What a copy has at its ends.
@@ -160,7 +173,7 @@ use Does::{
     Alloc, AllocPitch, ContextMade, ContextSeen, ContextUsed, CopyArray, CopyBox, CopyMany, EventGone,
     EventRecord, EventSeen, EventWait, Fill, FillRows, Free, Graph, GraphGone, GraphMade, GraphPlanGone,
     GraphSet, GraphUpdated, Launch, LaunchEx, LaunchOld, Map, Move, Multicast, Open, Register, SetAccess,
-    StreamGone, StreamSeen, Unmap, Variable,
+    StreamGone, StreamSeen, TextureGone, TextureMade, Unmap, Variable,
 };
 use Ends::{Any, ToDevice, ToHost, Within};
 
@@ -231,6 +244,10 @@ pub const FUNCTIONS: &[Function] = &[
     of(326, "cuStreamDestroy", StreamGone),
     of(329, "cuIpcOpenMemHandle", Open),
     of(330, "cuIpcCloseMemHandle", Free(None)),
+    of(339, "cuTexObjectCreate", TextureMade(Textures::Read)),
+    of(340, "cuTexObjectDestroy", TextureGone(Textures::Read)),
+    of(343, "cuSurfObjectCreate", TextureMade(Textures::Written)),
+    of(344, "cuSurfObjectDestroy", TextureGone(Textures::Written)),
     of(371, "cuMemAllocManaged", Alloc(Space::Managed, None)),
     of(379, "cuMemHostRegister", Register),
     of(386, "cuDevicePrimaryCtxRetain", ContextMade),

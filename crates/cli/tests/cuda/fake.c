@@ -569,6 +569,26 @@ static CUresult nothing(const void *params) {
   (void)params;
   return SUCCESS;
 }
+// Handles of textures and surfaces are what the program says: nothing here reads through them.
+struct texture_params {
+  uint64_t *texture;
+  const void *resource, *description, *view;
+};
+static CUresult do_texture(const void *params) {
+  const struct texture_params *p = params;
+  *p->texture = *(const uint64_t *)p->resource;
+  return SUCCESS;
+}
+CUresult cuTexObjectCreate(uint64_t *texture, const void *resource, const void *description, const void *view) {
+  struct texture_params p = {texture, resource, description, view};
+  return told(339, &p, NULL, do_texture);
+}
+CUresult cuTexObjectDestroy(uint64_t texture) { return told(340, &texture, NULL, nothing); }
+CUresult cuSurfObjectCreate(uint64_t *surface, const void *resource) {
+  struct texture_params p = {surface, resource, NULL, NULL};
+  return told(343, &p, NULL, do_texture);
+}
+CUresult cuSurfObjectDestroy(uint64_t surface) { return told(344, &surface, NULL, nothing); }
 CUresult cuMemHostRegister_v2(void *at, size_t bytes, unsigned flags) {
   struct {
     void *at;

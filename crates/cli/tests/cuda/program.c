@@ -98,6 +98,11 @@ int main(int count, char **args) {
     else if (!strcmp(what, "reset")) fake_reset();
     else if (!strcmp(what, "alloc")) NEED(cuMemAlloc_v2(&buffers[n[0]], 4 * (size_t)n[1]));
     else if (!strcmp(what, "free")) NEED(cuMemFree_v2(buffers[n[0]]));
+    else if (!strcmp(what, "texture") || !strcmp(what, "surface")) {
+      uint64_t handle, wanted = n[0];
+      NEED(what[0] == 't' ? cuTexObjectCreate(&handle, &wanted, NULL, NULL) : cuSurfObjectCreate(&handle, &wanted));
+    } else if (!strcmp(what, "texture_gone")) NEED(cuTexObjectDestroy(n[0]));
+    else if (!strcmp(what, "surface_gone")) NEED(cuSurfObjectDestroy(n[0]));
     else if (!strcmp(what, "torch")) load_torch((int)n[0]);
     else if (!strcmp(what, "torch_alloc")) buffers[n[0]] = torch_malloc(4 * (size_t)n[1]);
     else if (!strcmp(what, "torch_free")) torch_free(buffers[n[0]]);

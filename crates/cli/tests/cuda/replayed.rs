@@ -9,6 +9,7 @@ use std::{
 
 use proptest::{strategy::Strategy as _, strategy::ValueTree as _, test_runner::TestRunner};
 use serde_json::Value;
+use tensortap::record::UncapturedReason;
 
 use crate::{Bench, built, common, plan::text, succeeded, truth::commands};
 
@@ -288,4 +289,33 @@ fn one_launch_becomes_a_case_of_its_own() {
     assert_eq!(counts(&bench.replay("case", &[])), (1, 1));
     assert_eq!(counts(&bench.replay("case", &[("FAKE_KERNEL", "fold=wrong")])), (1, 0));
     assert!(Path::new(&bench.path("case/modules")).is_dir());
+}
+
+#[test]
+fn a_launch_that_may_read_through_a_texture_is_not_exact_and_says_why() {
+    let bench = Bench::new();
+    let fold = "fold 0 0 0 1 0 1 700 0\n";
+    // The handle of a texture, then of a surface, is what the kernel is given inside of a struct, as long as they are there.
+    let plan = format!(
+        "alloc 0 1000\nalloc 1 1000\nwrite 0 0 0 1000 5 1\nwrite 0 1 0 1000 6 1\n{fold}texture 700\n{fold}texture_gone 700\n{fold}\
+         surface 700\n{fold}surface_gone 700\nput 0 1 0 700 9 1\nread 0 1 0 1000 1\n"
+    );
+    bench.recorded(&plan, "");
+    let dump = bench.dump("run");
+    let tasks = dump.tasks().unwrap();
+    let mut launches: Vec<_> = tasks.iter().filter(|task| task.kernel_names() == ["fold"]).collect();
+    launches.sort_unstable_by_key(|task| task.task_id);
+    let unseen: Vec<Vec<_>> =
+        launches.iter().map(|task| task.uncaptured_args().map(|(_, reason)| reason).collect()).collect();
+    let texture = vec![UncapturedReason::Texture];
+    assert_eq!(unseen, [vec![], texture.clone(), vec![], texture]);
+    let report = bench.replay("run --all", &[]);
+    assert_eq!(counts(&report), (5, 3), "{:?}", reasons(&report, "failed"));
+    let refused = reasons(&report, "refused");
+    assert!(
+        refused.len() == 2 && refused.iter().all(|why| why.contains("behind a texture or a surface")),
+        "{refused:?}"
+    );
+    let report = bench.replay("run --all --allow-inexact", &[]);
+    assert_eq!(counts(&report), (5, 5), "the fake device has none: {:?}", reasons(&report, "failed"));
 }

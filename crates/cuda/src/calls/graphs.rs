@@ -294,6 +294,13 @@ impl Walk<'_> {
                 None => _ = touched.unseen.insert("variables of a kernel of the graph"),
             }
         }
+        let mut values = given.iter().filter_map(|given| match given {
+            Given::Value { bytes, .. } => Some(bytes),
+            _ => None,
+        });
+        if values.any(|bytes| state.may_be_texture(bytes)) {
+            touched.unseen.insert("memory behind textures of a kernel of the graph");
+        }
         if facts.code.has_more {
             touched.unseen.insert("more variables of a kernel of the graph");
         }

@@ -2,7 +2,7 @@
 
 use tensortap_queue::Range;
 use tensortap_record::{
-    LAUNCH_COOPERATIVE, LAUNCH_EARLY, RecordError, TaskInfo, ThreadRecorder, UncapturedReason,
+    LAUNCH_COOPERATIVE, LAUNCH_EARLY, RecordError, StringId, TaskInfo, ThreadRecorder, UncapturedReason,
 };
 
 use super::{graphs, kernels::KernelFacts, modules::Code};
@@ -147,6 +147,7 @@ pub fn launch(
             None => work.unread.push((0, recorder.string("parameters")?, UncapturedReason::Opaque)),
         }
         work.give_variables(door, recorder, &facts.code, device)?;
+        work.give_textures(door);
         Ok(work)
     })
 }
@@ -253,10 +254,7 @@ impl Work {
         code: &Code,
         device: Device,
     ) -> Result<(), RecordError> {
-        let known = self.ranges.iter().map(|range| range.arg).chain(self.values.iter().map(|(arg, _)| *arg));
-        let known = known.chain(self.unread.iter().map(|(arg, ..)| *arg));
-        let behind = known.max().map_or(0, |last| last.saturating_add(1));
-        let mut args = behind..u16::MAX;
+        let mut args = self.behind()..u16::MAX;
         for variable in &code.variables {
             let (Some(arg), name) = (args.next(), variable.name(recorder)?) else { break };
             let reach = variable.at.and_then(|(address, bytes)| {
@@ -282,6 +280,21 @@ impl Work {
         Ok(())
     }
 
+    /// Says that there may be memory behind textures, behind all else.
+    fn give_textures(&mut self, door: &Door) {
+        let state = door.state();
+        if self.values.iter().any(|(_, bytes)| state.may_be_texture(bytes)) {
+            self.unread.push((self.behind(), StringId::NONE, UncapturedReason::Texture));
+        }
+    }
+
+    /// The position behind all that it was given.
+    fn behind(&self) -> u16 {
+        let known = self.ranges.iter().map(|range| range.arg).chain(self.values.iter().map(|(arg, _)| *arg));
+        let known = known.chain(self.unread.iter().map(|(arg, ..)| *arg));
+        known.max().map_or(0, |last| last.saturating_add(1))
+    }
+
     /// Gives it what a launch is given.
     fn give(
         &mut self,
@@ -296,7 +309,7 @@ impl Work {
                     self.values.push((arg, bytes));
                     continue;
                 }
-                Given::Pointer { arg, address } => (arg, address, tensortap_record::StringId::NONE),
+                Given::Pointer { arg, address } => (arg, address, StringId::NONE),
                 Given::Inside { arg, of: (of, at), address } => {
                     (arg, address, facts.name_inside(recorder, (of, at))?)
                 }

@@ -176,12 +176,12 @@ impl Gathered {
             let Some(argument) = task.argument(arg_index) else {
                 let why = contents.capture.why_missing(task, arg_index);
                 grades.push(graded(arg_index, Grade::Zero, Some(why.clone())));
-                // The kernel is not called with it.
-                if task.uncaptured(arg_index).is_some_and(UncapturedReason::is_hidden) {
-                    continue;
-                }
                 if may_lack {
                     passed.push(Passed::Nothing);
+                    continue;
+                }
+                // The kernel is not called with it; it stands behind all else.
+                if task.uncaptured(arg_index).is_some_and(UncapturedReason::is_hidden) {
                     continue;
                 }
                 return Ok(Err(format!("argument {arg_index} cannot be given: {why}")));
