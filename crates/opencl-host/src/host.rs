@@ -13,6 +13,7 @@ const PLATFORM_NAME: u32 = 0x0902;
 const DEVICE_TYPE_ALL: u64 = 0xffff_ffff;
 const DEVICE_NAME: u32 = 0x102b;
 const DRIVER_VERSION: u32 = 0x102d;
+const DEVICE_IL_VERSION: u32 = 0x105b;
 const PROGRAM_BUILD_LOG: u32 = 0x1183;
 /// Of OpenCL 2.0; before it programs have no variables that are written.
 const PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE: u32 = 0x1185;
@@ -196,7 +197,16 @@ impl Host {
                 program
             }
             Some(ModuleKind::SpirV) => {
-                let create = self.library.create_program_with_il.ok_or("this OpenCL takes no SPIR-V")?;
+                let takes = text(|bytes, at, length| {
+                    // SAFETY: as `text` promises.
+                    unsafe { (self.library.get_device_info)(device, DEVICE_IL_VERSION, bytes, at, length) }
+                });
+                // A device that does not know the question is one from before there was such code.
+                let create =
+                    self.library.create_program_with_il.filter(|_| takes.is_ok_and(|il| !il.is_empty()));
+                let create = create.ok_or(
+                    "the device takes no intermediate code (SPIR-V), which its program is: choose one that does with --device",
+                )?;
                 // SAFETY: bytes with their length, which the library copies.
                 unsafe { create(context, start, length, &raw mut status) }
             }

@@ -9,7 +9,7 @@ use tensortap::abi::{
     RECORD_HAS_PAYLOAD, Role, ScalarRecord, TaskRecord, TensorRecord,
 };
 use tensortap::format::{Dump, DumpWriter, Footer, ImageWriter, IndexRecord, Payload, RunInfo, Status};
-use tensortap::record::{DumpLevel, FolderOptions};
+use tensortap::record::{DumpLevel, FolderOptions, KernelInfo, ModuleImage};
 use tensortap::values::content_hash;
 use tensortap::{Outcome, ReplayConfig};
 
@@ -212,4 +212,24 @@ fn content_that_is_known_by_its_hash_alone_is_taken_from_where_it_is_stored() {
     let told: Vec<_> = report.tasks.iter().map(|task| reason(&task.outcome)).collect();
     assert_eq!([told[0].0, told[1].0, told[2].0], ["bitexact", "bitexact", "refused"], "{told:?}");
     assert!(told[2].1.contains("argument 0 would be zeros: what it held before the launch"), "{told:?}");
+}
+
+#[test]
+fn a_program_of_intermediate_code_says_what_the_device_lacks() {
+    let Some(device) = device() else { return };
+    // The head of a module of SPIR-V 1.0 that has nothing in it.
+    let head = [0x0723_0203_u32, 0x0001_0000, 0, 1, 0].map(u32::to_le_bytes).concat();
+    let made = Made::new(&device, |recorder, _| {
+        let kind = ModuleKind::SpirV;
+        let program = ModuleImage { name: "program 1", kind, options: "", device: &device, image: &head };
+        let module = recorder.module_image(&program).unwrap();
+        let id = recorder.define_kernel(&KernelInfo { name: "saxpy", module, args: &[] }).unwrap();
+        saxpy(recorder, &|_, _| id, [4, 0, 0], [0; 3], 1.0, 4, false);
+    });
+    let (outcome, why) = reason(&made.replay().tasks[0].outcome);
+    // A device that takes such code has no kernel in this.
+    let is_taken = why.contains("clCreateKernel") || why.contains("clBuildProgram");
+    let says =
+        "takes no intermediate code (SPIR-V), which its program is: choose one that does with --device";
+    assert!(outcome == "refused" && (is_taken || why.contains(says)), "{outcome}: {why}");
 }
