@@ -60,6 +60,7 @@ pub const QUEUE_OUT_OF_ORDER: Bits = 1;
 pub const MEM_READ_WRITE: Bits = 1;
 pub const MEM_WRITE_ONLY: Bits = 1 << 1;
 pub const MEM_FLAGS: u32 = 0x1101;
+pub const MEM_REFERENCE_COUNT: u32 = 0x1105;
 pub const MEM_USE_HOST_PTR: Bits = 1 << 3;
 pub const MEM_COPY_HOST_PTR: Bits = 1 << 5;
 pub const MEM_SVM_FINE_GRAIN: Bits = 1 << 10;
@@ -146,7 +147,7 @@ dispatch! {
     clCreateBuffer = fn(Context, Bits, usize, *mut c_void, *mut Status) -> Mem;
     clCreateImage2D = fn(Context, Bits, *const c_void, usize, usize, usize, *mut c_void, *mut Status) -> Mem;
     clCreateImage3D = fn(Context, Bits, *const c_void, usize, usize, usize, usize, usize, *mut c_void, *mut Status) -> Mem;
-    clRetainMemObject;
+    clRetainMemObject = fn(Mem) -> Status;
     clReleaseMemObject = fn(Mem) -> Status;
     clGetSupportedImageFormats;
     clGetMemObjectInfo = fn(Mem, u32, usize, *mut c_void, *mut usize) -> Status;

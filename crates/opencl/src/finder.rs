@@ -286,7 +286,8 @@ pub fn name_of(mem: Mem) -> u64 {
     mem.expose_provenance() as u64
 }
 
-fn mem_of(name: u64) -> Mem {
+/// And back.
+pub fn mem_of(name: u64) -> Mem {
     ptr::with_exposed_provenance_mut(usize::try_from(name).unwrap_or(0))
 }
 

@@ -12,7 +12,7 @@ use tensortap_queue::{Mark, Memories, Orders};
 use tensortap_record::QueueId;
 
 pub use kernels::{Arg, ArgFacts, Image, KernelFacts, KernelState, Programs};
-pub use memory::{Mapped, Region, Root};
+pub use memory::{Borrowed, Mapped, Region, Root};
 
 use crate::{
     ffi::{Bits, Event, Handle},
@@ -42,6 +42,10 @@ pub struct Objects {
     pub regions: HashMap<Key, Region>,
     /// Memory objects without bytes that could be read.
     pub opaque: HashSet<Key>,
+    /// How often the program holds each memory object.
+    pub holds: HashMap<Key, u32>,
+    /// Commands of ours that are under way with a memory object, each of which a driver may count as a holder.
+    pub borrowed: HashMap<Key, u32>,
     /// Kernels with their arguments.
     pub kernels: HashMap<Key, KernelState>,
     /// Programs with what they were built with.

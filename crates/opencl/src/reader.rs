@@ -10,7 +10,7 @@ use tensortap_record::DumpStage;
 
 use crate::{
     layer::Layer,
-    objects::OwnEvent,
+    objects::{Borrowed, OwnEvent},
     probe::{self, Running},
 };
 
@@ -27,6 +27,8 @@ pub struct Note {
     pub stage: DumpStage,
     /// The event that it was told of, which is held.
     pub event: OwnEvent,
+    /// What commands of the side were given.
+    pub borrowed: Arc<Borrowed>,
 }
 
 /// The thread, as others see it.

@@ -96,6 +96,11 @@ impl Ring {
         self.finder.as_ref()?.results(layer, self.queue, finding)
     }
 
+    /// Whether a buffer is its memory.
+    pub fn is_memory(&self, mem: Mem) -> bool {
+        mem == self.memory
+    }
+
     /// Where a copy of a buffer lies, as a plan names it: the memory, and bytes before it.
     pub fn place_of(&self, copy: &Copy) -> Option<(u64, u64)> {
         match copy {

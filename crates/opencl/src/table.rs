@@ -55,6 +55,9 @@ fn table(target: &Dispatch) -> Dispatch {
             clCreateBufferWithProperties => create_buffer_with_properties,
             clCreateSubBuffer => create_sub_buffer,
             clCreatePipe => create_pipe,
+            clRetainMemObject => retain,
+            clReleaseMemObject => release,
+            clGetMemObjectInfo => info,
         }
         images {
             clCreateImage2D => create_2d,

@@ -39,6 +39,8 @@ for line in (queue, unordered):
     heard = []
     event.set_callback(cl.command_execution_status.COMPLETE, lambda status: (heard.append(status), called.set()))
     print("before", called.is_set())
+    # Whoever else works with a buffer meanwhile is not counted.
+    print("held", a.reference_count, b.reference_count)
     gate.set_status(cl.command_execution_status.COMPLETE)
     event.wait()
     print("called", called.wait(60), heard)
@@ -48,6 +50,7 @@ for line in (queue, unordered):
     # Whoever waits for the event finds what the kernel left, and what it does then is not seen as the kernel's.
     late = cl.enqueue_fill_buffer(line, b, np.float32(999), 0, 1024, wait_for=[event])
     late.wait()
+    print("free", a.reference_count, b.reference_count)
     print("types", late.command_type == cl.command_type.FILL_BUFFER)
 
 # A command whose wait fails says so, and how.

@@ -1,6 +1,6 @@
 //! Buffers are made and go.
 
-use std::{ffi::c_void, ptr};
+use std::{collections::HashMap, ffi::c_void, ptr};
 
 use tensortap_queue::{Range, Roles};
 use tensortap_record::{DType, DumpStage, MemorySpace, Operation, Role, TaskInfo, Tensor};
@@ -10,7 +10,8 @@ use crate::{
     enqueue,
     ffi::{self, Bits, BufferRegion, Context, Mem, Status},
     layer::Layer,
-    objects::{HOST, Region, Root, is_host_writable, key},
+    objects::{HOST, Key, Region, Root, is_host_writable, key},
+    raw,
 };
 
 pub unsafe extern "C" fn create_buffer(
@@ -131,6 +132,56 @@ pub unsafe extern "C" fn create_pipe(
     meet_opaque(mem)
 }
 
+pub unsafe extern "C" fn retain(mem: Mem) -> Status {
+    // SAFETY: the program's promises.
+    let status = unsafe { behind!(clRetainMemObject)(mem) };
+    if status == ffi::SUCCESS
+        && let Some(holds) = Layer::get().objects().holds.get_mut(&key(mem))
+    {
+        *holds += 1;
+    }
+    status
+}
+
+pub unsafe extern "C" fn release(mem: Mem) -> Status {
+    // Before the driver knows: with the last hold the object goes, and its handle may be another's.
+    if let Some(holds) = Layer::get().objects().holds.get_mut(&key(mem)) {
+        *holds = holds.saturating_sub(1);
+    }
+    // SAFETY: the program's promises.
+    unsafe { behind!(clReleaseMemObject)(mem) }
+}
+
+/// Who holds an object is told without commands of ours that a driver counts, and with the program's own holds in any case.
+pub unsafe extern "C" fn info(
+    mem: Mem,
+    what: u32,
+    room: usize,
+    value: *mut c_void,
+    size: *mut usize,
+) -> Status {
+    let ask = behind!(clGetMemObjectInfo);
+    // SAFETY: the program's promises.
+    unsafe {
+        if what != ffi::MEM_REFERENCE_COUNT {
+            return ask(mem, what, room, value, size);
+        }
+        let counted = raw::value::<u32>(|room, value, size| ask(mem, what, room, value, size));
+        let (ours, holds) = {
+            let objects = Layer::get().objects();
+            let of = |counts: &HashMap<Key, u32>| counts.get(&key(mem)).copied().unwrap_or(0);
+            (of(&objects.borrowed), of(&objects.holds))
+        };
+        match counted {
+            Some(counted) => {
+                let without = counted.saturating_sub(ours).max(holds.min(counted));
+                raw::answer(&without.to_ne_bytes(), room, value, size)
+            }
+            None => ask(mem, what, room, value, size),
+        }
+    }
+}
+
 /// A memory object without bytes that could be read.
 pub fn meet_opaque(mem: Mem) -> Mem {
     if !mem.is_null() {
@@ -141,8 +192,9 @@ pub fn meet_opaque(mem: Mem) -> Mem {
     mem
 }
 
-/// Lets the driver say when the last holder of a memory object has let it go: its handle may then be that of another.
+/// A memory object is the program's. Lets the driver say when the last holder of a memory object has let it go: its handle may then be that of another.
 pub fn watch_end(layer: &Layer, mem: Mem) {
+    layer.objects().holds.insert(key(mem), 1);
     if let Some(watch) = layer.target.clSetMemObjectDestructorCallback {
         // SAFETY: an object that was just made; the callback needs nothing that could go.
         unsafe { watch(mem, Some(ended), ptr::null_mut()) };
@@ -155,6 +207,7 @@ unsafe extern "C" fn ended(mem: Mem, _: *mut c_void) {
     let gone = {
         let mut objects = layer.objects();
         objects.opaque.remove(&key(mem));
+        objects.holds.remove(&key(mem));
         objects.mapped.retain(|(mapped, _), _| *mapped != key(mem));
         let region = objects.regions.remove(&key(mem));
         region

@@ -1,9 +1,18 @@
 //! Buffers.
 
+use std::{
+    collections::hash_map::Entry,
+    sync::{Mutex, PoisonError},
+};
+
 use tensortap_queue::{Memory, Range};
 use tensortap_record::DType;
 
-use crate::ffi::{self, Bits, Handle};
+use super::{Key, key};
+use crate::{
+    ffi::{self, Bits, Handle},
+    layer::Layer,
+};
 
 /// The bytes of a memory object: all of a buffer, or part of it.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +62,44 @@ impl Region {
         let place = (self.memory.address, self.memory.bytes);
         let range = Range::boxed(place, self.offset + first, size, [row, slice]);
         Some(Range { space: self.memory.space, ..range })
+    }
+}
+
+/// Memory objects of the program that commands of ours are given, until those are done.
+#[derive(Debug, Default)]
+pub struct Borrowed(Mutex<Vec<Key>>);
+
+impl Borrowed {
+    /// One command for each.
+    pub fn new(layer: &Layer, objects: impl IntoIterator<Item = Handle>) -> Borrowed {
+        let keys: Vec<Key> = objects.into_iter().map(key).collect();
+        let mut objects = layer.objects();
+        keys.iter().for_each(|&mem| *objects.borrowed.entry(mem).or_default() += 1);
+        drop(objects);
+        Borrowed(Mutex::new(keys))
+    }
+
+    /// They are done. It makes no difference whether that is said again.
+    pub fn give_back(&self) {
+        let keys = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        if keys.is_empty() {
+            return;
+        }
+        let mut objects = Layer::get().objects();
+        for mem in keys {
+            if let Entry::Occupied(mut count) = objects.borrowed.entry(mem) {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        self.give_back();
     }
 }
 

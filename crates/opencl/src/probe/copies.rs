@@ -14,9 +14,9 @@ use tensortap_record::{DumpStage, UncapturedReason};
 use super::{Asked, Probed, Running, Source, harvest, lock};
 use crate::{
     ffi::{self, COMPLETE, Event, Mem, Queue, Status},
-    finder::{Finding, name_of},
+    finder::{Finding, mem_of, name_of},
     layer::Layer,
-    objects::OwnEvent,
+    objects::{Borrowed, OwnEvent},
     raw,
     reader::Note,
     ring::{Copy, Ring},
@@ -36,6 +36,8 @@ pub struct Side {
     pub is_expected: bool,
     /// Its place among all that are on their way.
     place: Room,
+    /// What its commands were given.
+    borrowed: Arc<Borrowed>,
 }
 
 /// How a range is seen.
@@ -52,6 +54,7 @@ pub enum Seen {
 impl Side {
     /// What was on its way is read, or means nothing: its place is free.
     pub fn free(self, layer: &Layer) {
+        self.borrowed.give_back();
         self.ring.free(self.copies);
         if let Some(finder) = self.ring.finder() {
             self.findings.into_iter().for_each(|finding| finder.give(finding));
@@ -90,12 +93,14 @@ pub fn enqueue(
         going.range(at, range, source);
     }
     going.look();
-    let Going { mut side, probed, .. } = going;
+    let Going { mut side, probed, given, .. } = going;
+    side.borrowed = Arc::new(Borrowed::new(layer, given));
+    let borrowed = Arc::clone(&side.borrowed);
     let told_by = probed.events.last().or_else(|| waits.first().filter(|_| is_behind(stage))).copied();
     side.is_expected = told_by.is_some();
     lock(running).sides[place(stage)] = Some(side);
     match told_by {
-        Some(event) => watch(layer, event, running, stage)
+        Some(event) => watch(layer, event, (running, borrowed), stage)
             .inspect_err(|_| {
                 // It is in the queue, so what it was given stays its own.
                 std::mem::forget(lock(running).sides[place(stage)].take());
@@ -115,6 +120,8 @@ struct Going<'a> {
     waits: &'a [Event],
     side: Side,
     probed: Probed,
+    /// Buffers of the program, once for each command that is given one.
+    given: Vec<Mem>,
     /// What is copied: what several ranges share is so once.
     copied: Vec<(Source, (u64, u64))>,
     /// Ranges that our code is to look at, each with its place and the copy that has it.
@@ -134,9 +141,10 @@ impl<'a> Going<'a> {
             ranges: Vec::new(),
             is_expected: false,
             place,
+            borrowed: Arc::default(),
         };
-        let (probed, copied, looked) = (Probed::default(), Vec::new(), Vec::new());
-        Going { layer, queue, waits, side, probed, copied, looked }
+        let (probed, given, copied, looked) = (Probed::default(), Vec::new(), Vec::new(), Vec::new());
+        Going { layer, queue, waits, side, probed, given, copied, looked }
     }
 
     /// Puts in what one range needs to be seen.
@@ -162,6 +170,9 @@ impl<'a> Going<'a> {
         let (copy, event) = self.side.ring.copy(self.layer, self.queue, (source, span), behind)?;
         self.side.copies.push(copy);
         self.copied.push((source, span));
+        if let Source::Buffer(buffer) = source {
+            self.given.push(buffer);
+        }
         self.probed.events.push(event);
         Ok(self.side.copies.len() - 1)
     }
@@ -194,12 +205,15 @@ impl<'a> Going<'a> {
         for plan in plans {
             let slots: Vec<usize> = plan.ranges().iter().map(|range| range.slot as usize).collect();
             let behind = self.probed.events.last().map_or(self.waits, slice::from_ref);
+            let given = plan.buffers().iter().map(|&buffer| mem_of(buffer));
+            let given: Vec<Mem> = given.filter(|&buffer| !self.side.ring.is_memory(buffer)).collect();
             let put = self.side.ring.finder().map(|finder| finder.put(self.layer, self.queue, plan, behind));
             let Some(Ok((finding, events))) = put else { continue };
             for (at, slot) in slots.into_iter().enumerate() {
                 seen[slot] = Some(Seen::Found(self.side.findings.len(), at, looked[slot].2));
             }
             self.side.findings.push(finding);
+            self.given.extend(given);
             self.probed.events.extend(events);
         }
         for ((at, _, copy), seen) in looked.into_iter().zip(seen) {
@@ -222,10 +236,15 @@ fn can_be_read(layer: &Layer, buffer: Mem) -> bool {
 }
 
 /// Lets the driver tell when a side of a command can be read.
-fn watch(layer: &Layer, event: Event, running: &Arc<Mutex<Running>>, stage: DumpStage) -> Result<(), Status> {
+fn watch(
+    layer: &Layer,
+    event: Event,
+    (running, borrowed): (&Arc<Mutex<Running>>, Arc<Borrowed>),
+    stage: DumpStage,
+) -> Result<(), Status> {
     let set = layer.target.clSetEventCallback.ok_or(ffi::INVALID_OPERATION)?;
     let retain = layer.target.clRetainEvent.ok_or(ffi::INVALID_OPERATION)?;
-    let note = Box::new(Note { running: Arc::clone(running), stage, event: OwnEvent(event) });
+    let note = Box::new(Note { running: Arc::clone(running), stage, event: OwnEvent(event), borrowed });
     let note = Box::into_raw(note);
     layer.reader().expects();
     // SAFETY: an event that lives.
@@ -246,5 +265,6 @@ fn watch(layer: &Layer, event: Event, running: &Arc<Mutex<Running>>, stage: Dump
 unsafe extern "C" fn told(_: Event, _: i32, note: *mut c_void) {
     // SAFETY: made by `watch`, and handed over once.
     let note = *unsafe { Box::from_raw(note.cast::<Note>()) };
+    note.borrowed.give_back();
     Layer::get().reader().hand_over(note);
 }

@@ -14,6 +14,7 @@ use super::{Asked, Probed, Running, Source, lock};
 use crate::{
     ffi::{self, Event, Mem, Queue, Status},
     layer::Layer,
+    objects::Borrowed,
     raw,
 };
 
@@ -27,6 +28,8 @@ struct Probe {
     ranges: Vec<Looked>,
     /// Whether it is the last of its stage.
     is_last: bool,
+    /// The buffer that it is given, until it has run or never will.
+    _borrowed: Borrowed,
 }
 
 /// Ranges that one probe can look at: those of one buffer, and whatever has an address.
@@ -63,7 +66,8 @@ pub fn enqueue(
     let mut events: Vec<Event> = Vec::with_capacity(count);
     for (number, (buffer, ranges)) in groups.into_iter().enumerate() {
         let is_last = number + 1 == count;
-        let probe = Probe { running: Arc::clone(running), stage, ranges, is_last };
+        let _borrowed = Borrowed::new(layer, buffer);
+        let probe = Probe { running: Arc::clone(running), stage, ranges, is_last, _borrowed };
         let behind = events.last().map_or(waits, slice::from_ref);
         match put(layer, queue, probe, buffer, behind) {
             Ok(event) => events.push(event),
@@ -147,7 +151,7 @@ unsafe extern "C" fn run(words: *mut c_void) {
 }
 
 fn observe(probe: &Probe, buffer: usize) {
-    let Probe { running, stage, ranges, is_last } = probe;
+    let Probe { running, stage, ranges, is_last, _borrowed } = probe;
     let mut running = lock(running);
     running.waiting.retain(|waiting| *waiting != ptr::from_ref(probe).addr());
     if running.is_over {

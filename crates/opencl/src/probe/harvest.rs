@@ -23,7 +23,7 @@ const MOST_STORED: usize = 1 << 16;
 
 /// The driver has told of a side of a command.
 pub fn told(layer: &'static Layer, note: &Note) {
-    let Note { running, stage, event } = note;
+    let Note { running, stage, event, borrowed: _ } = note;
     // Asked and not taken from the call: there are drivers (NVIDIA's) that call the same for what has failed.
     if layer.status(event.0) != Some(COMPLETE) {
         give_up(layer, running, *stage);
