@@ -127,9 +127,12 @@ pub fn after(door: &'static Door, function: &Function, call: Call<'_>) {
             let bytes = pitch.saturating_mul(word(3));
             memory::comes(door, call.data.context, (address, bytes), crate::table::Space::Device);
         }
-        // SAFETY: the driver has written a handle there just now.
-        Does::GraphMade => graphs::made(door, handle(unsafe { crate::raw::at(word(0)) }), handle(word(1))),
-        Does::GraphUpdated => graphs::made(door, handle(word(0)), handle(word(1))),
+        Does::GraphMade => {
+            // SAFETY: the driver has written a handle there just now.
+            let made = handle(unsafe { crate::raw::at(word(0)) });
+            graphs::made(door, call.data.context, made, handle(word(1)));
+        }
+        Does::GraphUpdated => graphs::made(door, call.data.context, handle(word(0)), handle(word(1))),
         // SAFETY: the program's call has given it there.
         Does::GraphSet(what) => unsafe {
             graphs::set(door, handle(word(0)), handle(word(1)), (what, word(2)))

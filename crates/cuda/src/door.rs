@@ -13,7 +13,7 @@ use crate::{
     allocations::{Allocations, Device},
     calls::{graphs::Graphs, kernels::KernelFacts, modules::Modules},
     content::{Contents, Scratch},
-    library::{Driver, SUCCESS},
+    library::{Driver, SUCCESS, number_of},
     rooms::Pool,
     streams::{ContextId, Stream, Streams},
     table::Textures,
@@ -86,7 +86,7 @@ pub struct StreamState {
     /// The device it is of.
     pub device: Device,
     /// The context it is of, by handle and by number.
-    context: (usize, ContextId),
+    pub context: (usize, ContextId),
     /// A number that no other stream of this process has, or had.
     pub line: u64,
     /// What it has of the device to work in.
@@ -190,8 +190,9 @@ impl Door {
     /// Streams and events of a context go with it: the next context may have the same handles.
     fn streams_go(&self, context: usize) {
         let mut state = self.state();
-        let State { lines, streams, textures, .. } = &mut *state;
+        let State { lines, streams, textures, graphs, .. } = &mut *state;
         textures.retain(|_, of| *of != context);
+        graphs.forget_context(context);
         lines.retain(|stream, line| {
             let stays = line.context.0 != context;
             if !stays {
@@ -213,7 +214,7 @@ impl Door {
             Stream::Made(handle) => self.driver.is_blocking(handle),
             Stream::Legacy(_) | Stream::OfThread(..) => true,
         };
-        let (device, device_name) = self.driver.device();
+        let (device, device_name, context) = self.home(stream, context);
         let number = {
             let mut state = self.state();
             state.lines_met += 1;
@@ -235,6 +236,23 @@ impl Door {
         }
         state.lines.insert(stream, Arc::clone(&met));
         Some(met)
+    }
+
+    /// The device and the context of a stream that a call means in some context, which may be another: copies go into streams of any.
+    fn home(&self, stream: Stream, current: (usize, ContextId)) -> (Device, String, (usize, ContextId)) {
+        let made_in = match stream {
+            Stream::Made(handle) => self.driver.stream_context(handle),
+            Stream::Legacy(_) | Stream::OfThread(..) => None,
+        };
+        let other = made_in.filter(|&context| context != current.0).and_then(|context| {
+            let number = number_of(context)?;
+            let (device, name) = self.driver.within(context, || self.driver.device()).ok()?;
+            Some((device, name, (context, number)))
+        });
+        other.unwrap_or_else(|| {
+            let (device, name) = self.driver.device();
+            (device, name, current)
+        })
     }
 
     /// Records in this thread, where that can be.

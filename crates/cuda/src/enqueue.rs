@@ -76,7 +76,7 @@ impl Begun {
         taken: Taken,
         work: impl FnOnce(&mut ThreadRecorder) -> Result<Work, RecordError>,
     ) -> Option<Begun> {
-        let target = Target { stream: place.stream.handle(), context: place.context.0 };
+        let target = Target { stream: place.stream.handle(), context: taken.stream.context.0 };
         let begun = door.record(|recorder| {
             let mut work = work(recorder)?;
             if !taken.is_alone() {

@@ -9,7 +9,7 @@ use std::{
 
 use tensortap_library::Library;
 
-pub use cupti::{MULTIPLE_SUBSCRIBERS, NotSubscribed, subscribe};
+pub use cupti::{MULTIPLE_SUBSCRIBERS, NotSubscribed, number_of, subscribe};
 
 /// What a function of either answers; 0 is success.
 pub type Status = i32;
@@ -44,6 +44,7 @@ functions! {
         host_function: "cuLaunchHostFunc" fn(usize, HostFunction, *mut c_void);
         is_capturing: "cuStreamIsCapturing" fn(usize, *mut i32);
         stream_flags: "cuStreamGetFlags" fn(usize, *mut u32);
+        stream_context: "cuStreamGetCtx" fn(usize, *mut usize);
         exchange_capture_mode: "cuThreadExchangeStreamCaptureMode" fn(*mut i32);
         register: "cuMemHostRegister_v2" fn(usize, usize, u32);
         context_device: "cuCtxGetDevice" fn(*mut i32);
@@ -89,6 +90,7 @@ functions! {
     Cupti {
         subscribe: "cuptiSubscribe" fn(*mut usize, Callback, *mut c_void);
         enable: "cuptiEnableCallback" fn(u32, usize, u32, u32);
+        context_id: "cuptiGetContextId" fn(usize, *mut u32);
     }
 }
 
@@ -152,6 +154,14 @@ impl Driver {
         // SAFETY: as above.
         let asked = self.stream_flags.map_or(NOT_FOUND, |call| unsafe { call(stream, &raw mut flags) });
         asked == SUCCESS && flags & STREAM_NON_BLOCKING == 0
+    }
+
+    /// The context that a stream was made in.
+    pub fn stream_context(&self, stream: usize) -> Option<usize> {
+        let mut context = 0;
+        // SAFETY: as above.
+        let asked = self.stream_context.map_or(NOT_FOUND, |call| unsafe { call(stream, &raw mut context) });
+        (asked == SUCCESS && context != 0).then_some(context)
     }
 
     /// Lets calls of this thread concern no capture of another while `call` runs.
@@ -387,8 +397,8 @@ impl Driver {
         Some(found.unwrap_or_default())
     }
 
-    /// The graph that a stream is captured into; 0 where the driver cannot say.
-    pub fn captured_graph(&self, stream: usize) -> usize {
+    /// The graph that what goes into a stream becomes part of, and a number that no other capture has.
+    pub fn captured_graph(&self, stream: usize) -> (usize, u64) {
         let (mut status, mut id, mut graph) = (0, 0, 0);
         let (mut before, mut count) = (ptr::null(), 0);
         let asked = self.capture_info.map_or(NOT_FOUND, |call| {
@@ -397,7 +407,7 @@ impl Driver {
                 call(stream, &raw mut status, &raw mut id, &raw mut graph, &raw mut before, &raw mut count)
             }
         });
-        if asked == SUCCESS { graph } else { 0 }
+        if asked == SUCCESS { (graph, id) } else { (0, 0) }
     }
 
     /// The nodes of a graph; none where the driver cannot say.

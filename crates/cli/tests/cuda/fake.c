@@ -41,6 +41,10 @@ static callback subscriber;
 // The one context, and its number: after a reset it is another at the same place.
 static int context;
 static uint32_t context_number = 1;
+// Another, of another device, which is never current in the program: streams may be of it.
+static int other_context;
+enum { OTHER_NUMBER = 4711, OF_OTHER = 16 };
+static __thread int is_other_current;
 static unsigned char wanted[4][1024];
 
 CUresult cuptiSubscribe(void **handle, callback function, void *data) {
@@ -183,10 +187,12 @@ static struct kernel our_kernels[] = {
 static int is_current;
 CUresult cuCtxPushCurrent_v2(void *pushed) {
   is_current++;
-  return pushed == &context ? SUCCESS : INVALID;
+  is_other_current = pushed == &other_context;
+  return pushed == &context || is_other_current ? SUCCESS : INVALID;
 }
 CUresult cuCtxPopCurrent_v2(void **popped) {
   is_current--;
+  is_other_current = 0;
   *popped = &context;
   return SUCCESS;
 }
@@ -698,7 +704,15 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
   return SUCCESS;
 }
 CUresult cuStreamGetFlags(CUstream stream, unsigned *flags) {
-  *flags = stream_of(stream)->flags;
+  *flags = stream_of(stream)->flags & 1;
+  return SUCCESS;
+}
+CUresult cuStreamGetCtx(CUstream stream, void **of) {
+  *of = stream_of(stream)->flags & OF_OTHER ? &other_context : &context;
+  return SUCCESS;
+}
+CUresult cuptiGetContextId(void *of, uint32_t *number) {
+  *number = of == &other_context ? OTHER_NUMBER : context_number;
   return SUCCESS;
 }
 CUresult cuStreamIsCapturing(CUstream stream, int *captures) {
@@ -891,11 +905,10 @@ CUresult cuLaunchHostFunc(CUstream stream, void (*function)(void *), void *data)
 }
 
 CUresult cuCtxGetDevice(int *device) {
-  *device = 0;
+  *device = is_other_current;
   return SUCCESS;
 }
 CUresult cuDeviceGetName(char *name, int bytes, int device) {
-  (void)device;
-  snprintf(name, (size_t)bytes, "fake device");
+  snprintf(name, (size_t)bytes, device ? "other device" : "fake device");
   return SUCCESS;
 }

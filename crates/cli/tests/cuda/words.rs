@@ -282,3 +282,33 @@ fn a_short_program_loses_nothing_where_memory_takes_long_to_be_pinned() {
     let contents: Vec<Vec<u8>> = seen.into_iter().map(|(.., content)| content).collect();
     assert!(contents == [vec![0xA5; 12_000], words(1), words(1), words(2)]);
 }
+
+#[test]
+fn a_stream_of_another_context_than_the_current_one_is_ordered_by_its_own() {
+    let bench = Bench::new();
+    // Stream 1 is of another context, and blocking; stream 2 of the current one. Both are met by copies; between them stands a fill of the legacy stream, which waits for its own context's alone.
+    let plan = "stream 1 16\nstream 2 0\nalloc 0 3000\nalloc 1 3000\nalloc 2 3000\nwrite 1 0 0 3000 5 0\nwrite 2 1 0 3000 6 0\n\
+                fill 0 2 0 7 3000\ncopy 1 0 0 0 1500 100 0\ncopy 2 1 0 1 1500 100 0\nsync 1\nsync 2\n";
+    succeeded(&bench.program(plan, Some(("run", ""))).output().unwrap());
+    let dump = bench.dump("run");
+    let tasks = dump.tasks().unwrap();
+    let mut ids: Vec<u64> = tasks.iter().map(|task| task.key().task_id).collect();
+    ids.sort_unstable();
+    let place = |id: u64| ids.iter().position(|known| *known == id).unwrap();
+    let mut edges: Vec<_> =
+        dump.edges().unwrap().iter().map(|edge| (place(edge.from), place(edge.to))).collect();
+    edges.sort_unstable();
+    // The two of stream 1; the fill behind what stream 2 has, and that behind it.
+    assert_eq!(edges, [(0, 3), (1, 2), (1, 4), (2, 4)]);
+    let lane = |at: usize| {
+        let task = tasks.iter().find(|task| task.key().task_id == ids[at]).unwrap();
+        dump.queue_name(task.facts().queue).map(ToOwned::to_owned)
+    };
+    assert_eq!(lane(0).as_deref(), Some("stream 1 (other device)"));
+    assert_eq!(lane(1).as_deref(), Some("stream 2 (fake device)"));
+    // What is there is seen all the same.
+    assert!(dump.uncaptured().unwrap().is_empty());
+    let written = dump.records().map(Result::unwrap).find(|record| record.task_id == ids[0]).unwrap();
+    let expected: Vec<u8> = content(5, 3000).into_iter().flat_map(u32::to_le_bytes).collect();
+    assert!(dump.payload(&written).unwrap() == expected);
+}

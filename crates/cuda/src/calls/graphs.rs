@@ -92,28 +92,56 @@ fn union(pieces: impl Iterator<Item = Piece>) -> Vec<Piece> {
 }
 
 /// How far pointers reached when their launches went into a graph, by address. Allocators give blocks out again within one capture.
-type Noted = HashMap<u64, (u64, bool)>;
+type Extents = HashMap<u64, (u64, bool)>;
+
+/// What was noted of one capture.
+#[derive(Debug, Default)]
+struct Noted {
+    /// The context that it was made in, and goes with.
+    context: usize,
+    /// Its number. Another capture of the same graph's handle is another graph, for the first may have gone without a word.
+    capture: u64,
+    extents: Extents,
+}
 
 /// All graphs.
 #[derive(Debug, Default)]
 pub struct Graphs {
-    /// Those that can be launched, by their handles.
-    made: HashMap<usize, Graph>,
+    /// Those that can be launched, by their handles, with their contexts.
+    made: HashMap<usize, (usize, Graph)>,
     /// By handles of graphs that are not made yet.
     noted: HashMap<usize, Noted>,
+}
+
+impl Graphs {
+    /// What is noted of a capture into a graph.
+    fn extents(&mut self, (graph, capture): (usize, u64), context: usize) -> &mut Extents {
+        let noted = self.noted.entry(graph).or_default();
+        // Launches of one capture may be of several contexts; it goes with the first.
+        if noted.context == 0 || noted.capture != capture {
+            *noted = Noted { context, capture, extents: Extents::new() };
+        }
+        &mut noted.extents
+    }
+
+    /// A context goes, and with it its graphs.
+    pub fn forget_context(&mut self, context: usize) {
+        self.made.retain(|_, (of, _)| *of != context);
+        self.noted.retain(|_, noted| noted.context != context);
+    }
 }
 
 /// A launch goes into a graph that is captured: memory is now as the launch means it.
 ///
 /// # Safety
 /// As the program's launch: parameters lie where it says.
-pub unsafe fn note(door: &Door, stream: usize, facts: &KernelFacts, launch: &Launch) {
+pub unsafe fn note(door: &Door, (stream, context): (usize, usize), facts: &KernelFacts, launch: &Launch) {
     // SAFETY: the caller's promise.
     let Some(given) = (unsafe { launches::given(door, facts, launch, ANY_DEVICE) }) else { return };
     let graph = door.driver.captured_graph(stream);
     let mut state = door.state();
     let state = &mut *state;
-    let noted = state.graphs.noted.entry(graph).or_default();
+    let noted = state.graphs.extents(graph, context);
     for address in given.iter().filter_map(pointer) {
         let Some(Reach { bytes, is_exact, .. }) = state.allocations.extent(address, ANY_DEVICE, u64::MAX)
         else {
@@ -136,9 +164,9 @@ fn pointer(given: &Given) -> Option<u64> {
 }
 
 /// A graph can be launched.
-pub fn made(door: &Door, handle: usize, graph: usize) {
+pub fn made(door: &Door, context: usize, handle: usize, graph: usize) {
     let nodes = Walk::new(door, graph).nodes(graph, 0);
-    door.state().graphs.made.insert(handle, Graph::new(nodes));
+    door.state().graphs.made.insert(handle, (context, Graph::new(nodes)));
 }
 
 /// What can be launched goes.
@@ -159,7 +187,7 @@ pub unsafe fn set(door: &Door, handle: usize, node: usize, (what, given): (Node,
     let walk = Walk::new(door, 0);
     // SAFETY: the caller's promise.
     let touched = unsafe { walk.given(what, given) };
-    if let Some(graph) = door.state().graphs.made.get_mut(&handle) {
+    if let Some((_, graph)) = door.state().graphs.made.get_mut(&handle) {
         graph.set(node, touched);
     }
 }
@@ -179,12 +207,13 @@ const ALLOC: i32 = 10;
 /// Looks at the nodes of a graph.
 struct Walk<'a> {
     door: &'a Door,
-    noted: Noted,
+    noted: Extents,
 }
 
 impl Walk<'_> {
     fn new(door: &Door, graph: usize) -> Walk<'_> {
-        let noted = door.state().graphs.noted.get(&graph).cloned().unwrap_or_default();
+        let noted =
+            door.state().graphs.noted.get(&graph).map(|noted| noted.extents.clone()).unwrap_or_default();
         Walk { door, noted }
     }
 
@@ -348,7 +377,7 @@ const MOST_RANGES: usize = 4096;
 /// A launch of a graph: one task, over all that its nodes touch.
 pub fn launch(door: &Door, function: &Function, handle: usize, place: &Place, taken: Taken) -> Option<Begun> {
     let (all, id) = {
-        let all = door.state().graphs.made.get(&handle).map(|graph| Arc::clone(&graph.all));
+        let all = door.state().graphs.made.get(&handle).map(|(_, graph)| Arc::clone(&graph.all));
         let records = all.as_ref().map_or(1, |all| all.pieces.len() + all.unseen.len());
         let records = u32::try_from(records).unwrap_or(u32::MAX);
         (all, door.record(|recorder| recorder.claim(KernelId::NONE, records)).flatten()?)
@@ -419,6 +448,23 @@ mod tests {
             [piece(100, 120, false), piece(220, 10, true), piece(500, 100, true)]
         );
         assert!(union([].into_iter()).is_empty());
+    }
+
+    #[test]
+    fn what_was_noted_of_a_graph_is_of_its_own_capture_and_goes_with_its_context() {
+        let mut graphs = Graphs::default();
+        graphs.extents((1, 10), 7).insert(1000, (64, true));
+        graphs.extents((2, 11), 8).insert(2000, (32, true));
+        assert_eq!(graphs.extents((1, 10), 7).len(), 1, "it goes on");
+        // The first was given up, and the next has its handle.
+        assert!(graphs.extents((1, 12), 7).is_empty());
+        graphs.extents((1, 12), 7).insert(1000, (16, true));
+        assert_eq!(graphs.extents((2, 11), 7).len(), 1, "also by a launch in another context");
+        graphs.made.insert(3, (7, Graph::new(HashMap::new())));
+        graphs.made.insert(4, (9, Graph::new(HashMap::new())));
+        graphs.forget_context(7);
+        assert_eq!(graphs.made.keys().collect::<Vec<_>>(), [&4]);
+        assert_eq!(graphs.noted.keys().collect::<Vec<_>>(), [&2]);
     }
 
     #[test]

@@ -132,7 +132,10 @@ pub fn launch(
     let id = facts.claim(door)?;
     let Some(place) = place(door, function, call, stream, false) else {
         // SAFETY: the program's launch has its parameters where it says, until it returns.
-        unsafe { graphs::note(door, stream_of(function, call, stream).handle(), &facts, launch) };
+        unsafe {
+            let captured = (stream_of(function, call, stream).handle(), call.data.context);
+            graphs::note(door, captured, &facts, launch);
+        }
         return None;
     };
     let taken = Taken::new(door.stream(place.stream, place.context)?);

@@ -4,9 +4,11 @@ use std::{
     ffi::CStr,
     path::{Path, PathBuf},
     ptr,
+    sync::OnceLock,
 };
 
 use super::{Callback, Cupti, Library, SUCCESS, Status};
+use crate::streams::ContextId;
 
 /// Why nothing can be subscribed to.
 pub enum NotSubscribed {
@@ -14,6 +16,17 @@ pub enum NotSubscribed {
     NoCupti,
     /// CUPTI refuses with a status.
     Refused(Status),
+}
+
+/// The one that tells of calls.
+static CUPTI: OnceLock<Cupti> = OnceLock::new();
+
+/// The number of a context, as calls are told of with.
+pub fn number_of(context: usize) -> Option<ContextId> {
+    let (ask, mut number) = (CUPTI.get()?.context_id?, 0);
+    // SAFETY: a context that lives, and a place of this call's.
+    let asked = unsafe { ask(context, &raw mut number) };
+    (asked == SUCCESS).then_some(number)
 }
 
 /// CUPTI's way to say that another tool has subscribed.
@@ -27,7 +40,7 @@ pub unsafe fn subscribe(
     function: Callback,
     wanted: impl Iterator<Item = (u32, u32)>,
 ) -> Result<(), NotSubscribed> {
-    let cupti = find_cupti().ok_or(NotSubscribed::NoCupti)?;
+    let cupti = find_cupti().map(|found| CUPTI.get_or_init(|| found)).ok_or(NotSubscribed::NoCupti)?;
     let (Some(subscribe), Some(enable)) = (cupti.subscribe, cupti.enable) else {
         return Err(NotSubscribed::NoCupti);
     };
