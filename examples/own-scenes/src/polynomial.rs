@@ -48,7 +48,7 @@ impl Scene for Polynomial {
     fn orchestrate(&self, o: &mut Orch<'_>, params: &Params) -> Result<(), GraphError> {
         let (x, y) = (o.arg("x")?, o.arg("y")?);
         for piece in 0..params.int("pieces") {
-            o.scope(&format!("piece {piece}"), |o| {
+            o.scope(format!("piece {piece}"), |o| {
                 let (x, y) = (x.select(0, piece)?, y.select(0, piece)?);
                 let squares = o.tensor(DType::Float32, &[params.int("n")])?;
                 let squared = o.task(&SQUARE).task_name("x * x").input(&x).output(&squares).submit()?;
