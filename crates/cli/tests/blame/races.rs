@@ -17,6 +17,7 @@
 //! those that collided with it by writing.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ops::Range;
 
 use tensortap::DumpStage;
 use tensortap::analysis::blame::Blame;
@@ -26,12 +27,40 @@ use tensortap::scene::Scene;
 
 use crate::oracle;
 
-/// One argument at one stage, byte by byte.
+/// One argument at one stage.
 struct View {
     arg_index: u16,
-    /// Address of each byte, in the order of its content.
-    addresses: Vec<u64>,
+    /// Addresses of its bytes, in the order of its content.
+    runs: Vec<Range<u64>>,
     content: Vec<u8>,
+}
+
+/// Bytes of memory: ranges in the order of their addresses, none of which meets another.
+struct Bytes(Vec<Range<u64>>);
+
+impl Bytes {
+    fn of(mut runs: Vec<Range<u64>>) -> Bytes {
+        runs.sort_unstable_by_key(|run| run.start);
+        let mut joined: Vec<Range<u64>> = Vec::new();
+        for run in runs {
+            match joined.last_mut() {
+                Some(last) if run.start <= last.end => last.end = last.end.max(run.end),
+                _ => joined.push(run),
+            }
+        }
+        Bytes(joined)
+    }
+
+    /// What of a run is among them, in the order of addresses.
+    fn shared_with(&self, run: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let first = self.0.partition_point(|own| own.end <= run.start);
+        let own = self.0[first..].iter().take_while(move |own| own.start < run.end);
+        own.map(move |own| own.start.max(run.start)..own.end.min(run.end))
+    }
+
+    fn meet(&self, others: &[Range<u64>]) -> bool {
+        others.iter().any(|run| self.shared_with(run.clone()).next().is_some())
+    }
 }
 
 struct Node {
@@ -45,12 +74,12 @@ impl Node {
         self.task.completed_ns.expect("completed")
     }
 
-    fn reads(&self) -> HashSet<u64> {
-        self.before.iter().flat_map(|v| v.addresses.iter().copied()).collect()
+    fn reads(&self) -> Vec<Range<u64>> {
+        self.before.iter().flat_map(|v| v.runs.iter().cloned()).collect()
     }
 
-    fn writes(&self) -> HashSet<u64> {
-        self.after.iter().flat_map(|v| v.addresses.iter().copied()).collect()
+    fn writes(&self) -> Vec<Range<u64>> {
+        self.after.iter().flat_map(|v| v.runs.iter().cloned()).collect()
     }
 }
 
@@ -79,13 +108,12 @@ impl Raced {
         }
         let nodes = nodes(dump, &tasks, late);
         let me = nodes.iter().find(|n| n.task.task_id == late).expect("one of them");
-        let (touched, written): (HashSet<u64>, HashSet<u64>) =
-            (me.reads().union(&me.writes()).copied().collect(), me.writes());
+        let (touched, written) = (Bytes::of([me.reads(), me.writes()].concat()), Bytes::of(me.writes()));
         let below = reached(&edges, late, |e| (e.from, e.to));
         let collided = |n: &&Node| below.contains(&n.task.task_id) && n.task.dispatched_ns < me.end();
-        let writers = nodes.iter().filter(collided).filter(|n| !n.writes().is_disjoint(&touched));
+        let writers = nodes.iter().filter(collided).filter(|n| touched.meet(&n.writes()));
         let writers: BTreeSet<u64> = writers.map(|n| n.task.task_id).collect();
-        let readers = nodes.iter().filter(collided).filter(|n| !n.reads().is_disjoint(&written));
+        let readers = nodes.iter().filter(collided).filter(|n| written.meet(&n.reads()));
         let suspects: BTreeSet<u64> =
             readers.map(|n| n.task.task_id).chain(writers.iter().copied()).chain([late]).collect();
         let torn = oracle::tasks(dump)
@@ -174,18 +202,17 @@ fn nodes(dump: &Dump, tasks: &HashMap<u64, TaskFacts>, late: u64) -> Vec<Node> {
     for record in dump.records().map(|r| r.expect("readable")).filter(|r| r.kind == ArgumentKind::Tensor) {
         records.entry(record.task_id).or_default().push(record);
     }
-    let touched: BTreeSet<u64> = records[&late].iter().flat_map(oracle::addresses).collect();
+    let touched = Bytes::of(records[&late].iter().flat_map(oracle::runs).collect());
     let mut nodes = Vec::new();
     for (id, records) in &records {
-        let meets = |r: &Record| touched.range(bounds(r)).next().is_some();
-        if !records.iter().any(meets) {
+        if !records.iter().any(|r| touched.meet(&[bounds(r)])) {
             continue;
         }
         let views = |stage: DumpStage| -> Vec<View> {
             let of_stage = records.iter().filter(|r| r.stage == stage);
             let view = |r: &Record| View {
                 arg_index: r.arg_index,
-                addresses: oracle::addresses(r),
+                runs: oracle::runs(r),
                 content: dump.payload(r).expect("stored"),
             };
             of_stage.map(view).collect()
@@ -198,7 +225,7 @@ fn nodes(dump: &Dump, tasks: &HashMap<u64, TaskFacts>, late: u64) -> Vec<Node> {
 }
 
 /// Addresses from the first byte of a view to behind its last.
-fn bounds(record: &Record) -> std::ops::Range<u64> {
+fn bounds(record: &Record) -> Range<u64> {
     let (mut low, mut high) = (i128::from(record.start_offset), i128::from(record.start_offset));
     for (&size, &stride) in record.shape().iter().zip(record.strides()) {
         let reach = i128::from(size.saturating_sub(1)) * i128::from(stride);
@@ -214,24 +241,24 @@ fn misread(
     nodes: &[Node],
     edges: &[Edge],
     late: u64,
-    written: &HashSet<u64>,
+    written: &Bytes,
 ) -> BTreeMap<u64, BTreeMap<u16, RaceKind>> {
     let mut misread: BTreeMap<u64, BTreeMap<u16, RaceKind>> = BTreeMap::new();
-    let mut memory: HashMap<u64, (u8, u64)> = HashMap::new();
+    let mut memory = Memory::new(written);
     for node in nodes {
         let id = node.task.task_id;
         let mut waited_for: Option<HashSet<u64>> = None;
         for view in &node.before {
-            for (address, given) in view.addresses.iter().zip(&view.content) {
-                let Some((_, by)) = memory.get(address).filter(|(left, _)| left != given) else { continue };
+            for (place, given) in memory.places(view) {
+                let Some((_, by)) = memory.left[place].filter(|(left, _)| *left != given) else { continue };
                 let above = waited_for.get_or_insert_with(|| reached(edges, id, |e| (e.to, e.from)));
                 // Without a dependency, memory is used for something else.
-                if !above.contains(by) {
+                if !above.contains(&by) {
                     continue;
                 }
                 // Of several writers whose content is not there a report names the newest, which the late task never is.
                 let args = misread.entry(id).or_default();
-                if *by == late {
+                if by == late {
                     args.entry(view.arg_index).or_insert(RaceKind::ReadTooEarly);
                 } else {
                     args.insert(view.arg_index, RaceKind::Overwritten);
@@ -239,14 +266,52 @@ fn misread(
             }
         }
         for view in &node.after {
-            for (&address, &byte) in view.addresses.iter().zip(&view.content) {
-                if written.contains(&address) {
-                    memory.insert(address, (byte, id));
-                }
+            for (place, byte) in memory.places(view) {
+                memory.left[place] = Some((byte, id));
             }
         }
     }
     misread
+}
+
+/// What was left in each byte that the late task writes, and by whom.
+struct Memory<'b> {
+    written: &'b Bytes,
+    /// Where each range of `written` begins in `left`.
+    begins: Vec<usize>,
+    left: Vec<Option<(u8, u64)>>,
+}
+
+impl<'b> Memory<'b> {
+    fn new(written: &'b Bytes) -> Memory<'b> {
+        let mut begins = Vec::new();
+        let mut bytes = 0;
+        for range in &written.0 {
+            begins.push(bytes);
+            bytes += length(range);
+        }
+        Memory { written, begins, left: vec![None; bytes] }
+    }
+
+    /// The bytes of a view that the late task writes: where each is in `left`, and what it holds in the view.
+    fn places(&self, view: &View) -> Vec<(usize, u8)> {
+        let (mut places, mut content) = (Vec::new(), 0);
+        for run in &view.runs {
+            for shared in self.written.shared_with(run.clone()) {
+                let number = self.written.0.partition_point(|range| range.end <= shared.start);
+                let at = self.begins[number] + length(&(self.written.0[number].start..shared.start));
+                let from = content + length(&(run.start..shared.start));
+                places.extend((at..).zip(view.content[from..][..length(&shared)].iter().copied()));
+            }
+            content += length(run);
+        }
+        assert_eq!(content, view.content.len(), "each byte of content has an address");
+        places
+    }
+}
+
+fn length(range: &Range<u64>) -> usize {
+    usize::try_from(range.end - range.start).expect("small")
 }
 
 /// Tasks that edges lead to, in the direction that `ends` says.

@@ -3,6 +3,7 @@
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use tensortap::DumpStage;
 use tensortap::abi::{
@@ -64,8 +65,8 @@ impl Memory {
 /// Where a view lies, in the order of its packed content: bytes, or halves of them where elements have 4 bits.
 struct View {
     halves: bool,
-    /// Captured addresses, of halves counted in halves.
-    units: Vec<u64>,
+    /// Captured addresses of units that lie beside one another, of halves counted in halves.
+    runs: Vec<Range<u64>>,
     /// Addresses of the first byte it touches and of the one behind the last.
     range: Option<(u64, u64)>,
 }
@@ -74,19 +75,29 @@ impl View {
     fn of(record: &Record) -> View {
         let halves = record.dtype.bits() == 4;
         let (scale, width) = if halves { (2, 1) } else { (1, u64::from(record.dtype.bits() / 8)) };
-        let mut units = Vec::new();
-        for linear in 0..record.numel {
+        // Elements of a row that lie beside one another are looked up at once.
+        let row = match (record.shape().last(), record.strides().last()) {
+            (Some(&size), Some(1)) => size.max(1),
+            _ => 1,
+        };
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for linear in (0..record.numel).step_by(usize::try_from(row).expect("small")) {
             let (mut rest, mut element) = (linear, i128::from(record.start_offset));
             for (&size, &stride) in record.shape().iter().zip(record.strides()).rev() {
                 element += i128::from(rest % size) * i128::from(stride);
                 rest /= size;
             }
             let element = u64::try_from(element).expect("inside its buffer");
-            units.extend((0..width).map(|unit| record.address * scale + element * width + unit));
+            let from = record.address * scale + element * width;
+            let to = from + row * width;
+            match runs.last_mut() {
+                Some(last) if last.end == from => last.end = to,
+                _ => runs.push(from..to),
+            }
         }
-        let ends = units.iter().min().zip(units.iter().max());
+        let ends = runs.iter().map(|run| run.start).min().zip(runs.iter().map(|run| run.end - 1).max());
         let range = ends.map(|(first, last)| (first / scale, last / scale + 1));
-        View { halves, units, range }
+        View { halves, runs, range }
     }
 
     /// Packed content in units: as it is, or one half of a byte each, the low one first.
@@ -95,25 +106,18 @@ impl View {
             return content;
         }
         let halves = content.into_iter().flat_map(|byte| [byte % 16, byte / 16]);
-        halves.take(self.units.len()).collect()
+        halves.take(self.runs.iter().map(length).sum()).collect()
     }
 
-    /// Where its units are, of halves counted in halves. Neighbours lie beside one another: most need no search.
-    fn places(&self, memory: &Memory) -> Vec<usize> {
+    /// Where its units are, of halves counted in halves.
+    fn places(&self, memory: &Memory) -> Vec<Range<usize>> {
         let scale = if self.halves { 2 } else { 1 };
-        let mut last: Option<(u64, usize)> = None;
-        let place = |&unit: &u64| {
-            let place = match last {
-                Some((before, at)) if unit == before + 1 => at + 1,
-                _ => {
-                    memory.place(unit / scale) * usize::try_from(scale).expect("2")
-                        + usize::from(self.halves && unit % 2 == 1)
-                }
-            };
-            last = Some((unit, place));
-            place
+        let place = |run: &Range<u64>| {
+            let from = memory.place(run.start / scale) * usize::try_from(scale).expect("2")
+                + usize::from(self.halves && run.start % 2 == 1);
+            from..from + length(run)
         };
-        self.units.iter().map(place).collect()
+        self.runs.iter().map(place).collect()
     }
 
     fn get(&self, memory: &Memory, place: usize) -> u8 {
@@ -139,12 +143,16 @@ impl View {
     }
 }
 
-/// Captured address of every byte of a view, in the order of its packed content. Elements have whole bytes.
+/// Captured addresses of the bytes of a view, in the order of its packed content. Elements have whole bytes.
 #[allow(dead_code, reason = "of one suite")]
-pub fn addresses(record: &Record) -> Vec<u64> {
+pub fn runs(record: &Record) -> Vec<Range<u64>> {
     let view = View::of(record);
     assert!(!view.halves, "{record}: half bytes have no address");
-    view.units
+    view.runs
+}
+
+fn length(run: &Range<u64>) -> usize {
+    usize::try_from(run.end - run.start).expect("small")
 }
 
 /// A captured task with its records.
@@ -162,7 +170,7 @@ struct LaidOut {
     /// Before it ran.
     memory: Memory,
     /// What each output holds afterwards: which tensor, where its units are, and their values.
-    outputs: Vec<(usize, Vec<usize>, Vec<u8>)>,
+    outputs: Vec<(usize, Vec<Range<usize>>, Vec<u8>)>,
 }
 
 impl LaidOut {
@@ -174,9 +182,13 @@ impl LaidOut {
         for (number, (record, view)) in tensors.iter().enumerate() {
             let content = view.split(dump.payload(record).expect("stored"));
             let places = view.places(&memory);
-            assert_eq!(content.len(), places.len());
+            assert_eq!(content.len(), places.iter().map(Range::len).sum::<usize>());
             if record.stage == DumpStage::BeforeDispatch {
-                places.iter().zip(content).for_each(|(&place, value)| view.set(&mut memory, place, value));
+                places
+                    .into_iter()
+                    .flatten()
+                    .zip(content)
+                    .for_each(|(place, value)| view.set(&mut memory, place, value));
             } else {
                 outputs.push((number, places, content));
             }
@@ -220,9 +232,14 @@ impl Captured<'_> {
         let laid_out = self.laid_out.get_or_init(|| LaidOut::of(self.dump, &self.records));
         let mut memory = laid_out.memory.clone();
         self.call(scene, &laid_out.tensors, &mut memory, fault)?;
-        let as_captured = |(number, places, expected): &(usize, Vec<usize>, Vec<u8>)| {
+        let as_captured = |(number, places, expected): &(usize, Vec<Range<usize>>, Vec<u8>)| {
             let view = &laid_out.tensors[*number].1;
-            places.iter().zip(expected).all(|(&place, &value)| view.get(&memory, place) == value)
+            places
+                .iter()
+                .cloned()
+                .flatten()
+                .zip(expected)
+                .all(|(place, &value)| view.get(&memory, place) == value)
         };
         Some(laid_out.outputs.iter().all(as_captured))
     }
@@ -278,8 +295,8 @@ fn descriptor(record: &Record, view: &View, memory: &mut Memory) -> TensorDesc {
     desc.buffer_addr = memory.here(lowest);
     desc.buffer_bytes = end - lowest;
     desc.start_offset = match record.dtype.bits() {
-        4 => view.units[0] - 2 * lowest,
-        bits => (view.units[0] - lowest) / u64::from(bits / 8),
+        4 => view.runs[0].start - 2 * lowest,
+        bits => (view.runs[0].start - lowest) / u64::from(bits / 8),
     };
     desc
 }
