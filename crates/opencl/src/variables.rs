@@ -80,7 +80,7 @@ fn is_variable(statement: &[&str]) -> bool {
             // Its tag and its members name no variable.
             let members = of.iter().position(|token| *token == "{}");
             let behind = members.map_or(of.get(1..).unwrap_or_default(), |at| &of[at + 1..]);
-            behind.iter().any(|token| is_name(&token))
+            behind.iter().any(is_name)
         }
         // A type, and what is of it.
         _ => declared.iter().filter(|token| is_name(token)).count() > 1,
