@@ -2,15 +2,16 @@
 
 use std::collections::HashSet;
 
-use tensortap_format::{Dump, FormatError, Record, TaskKey};
+use tensortap_abi::DumpStage;
+use tensortap_format::{Argument, Dump, FormatError, Record, TaskKey};
 use tensortap_interchange::NamedArrays;
 use tensortap_judge::{Depth, Detail, Outcome, Rule, RuleBook, Verdict};
 
 use crate::arrays::{Assigned, NO_ARRAY};
-use crate::blame::{RuleTable, match_options};
+use crate::blame::{RuleTable, match_options, observed};
 use crate::compare::{self, Side, compare, is_gone, record_side};
 use crate::error::AnalysisError;
-use crate::graph::{TaskGraph, load_watched, steps_of_golden};
+use crate::graph::{OutputRef, TaskGraph, load_watched, steps_of_golden};
 use crate::matching::{Matching, match_tasks};
 use crate::parallel::{Work, both};
 
@@ -44,6 +45,8 @@ pub struct DiffRow {
     pub rule: Rule,
     /// How it compares.
     pub outcome: Outcome,
+    /// It holds what no task of either run ever wrote, and differs in nothing else: that says nothing.
+    pub never_written: bool,
 }
 
 /// What a record was compared with.
@@ -88,13 +91,21 @@ impl Diff {
         self.rows.iter().filter(|row| is_gone(&row.outcome)).count()
     }
 
-    /// Whether everything is within its rule and something was compared. What is gone does not count.
+    /// Records that hold what no task of either run ever wrote, and differ in nothing else.
+    #[must_use]
+    pub fn never_written(&self) -> usize {
+        self.rows.iter().filter(|row| row.never_written).count()
+    }
+
+    /// Whether everything is within its rule and something was compared. What is gone does not count, nor what nobody ever wrote.
     #[must_use]
     pub fn passes(&self, allow_unmatched: bool) -> bool {
         let good = |row: &DiffRow| match row.outcome.verdict {
             Verdict::Within => true,
             Verdict::Outside => false,
-            Verdict::Unknown => allow_unmatched && row.partner.is_none() || is_gone(&row.outcome),
+            Verdict::Unknown => {
+                allow_unmatched && row.partner.is_none() || is_gone(&row.outcome) || row.never_written
+            }
         };
         self.compared() > 0 && self.rows.iter().all(good) && (allow_unmatched || self.unmatched.is_empty())
     }
@@ -140,21 +151,85 @@ pub fn diff_dumps(
                 partner: None,
                 rule,
                 outcome,
+                never_written: false,
             });
         };
-        let theirs = golden.record(captured.record)?;
-        let outcome = match (record.scalar_bits, theirs.scalar_bits) {
+        let there = golden.record(captured.record)?;
+        let outcome = match (record.scalar_bits, there.scalar_bits) {
             (Some(bits), Some(expected)) => Outcome::of_scalars(record.dtype, bits, expected),
             _ => {
-                let sides = (record_side(dump, record), record_side(golden, &theirs));
+                let sides = (record_side(dump, record), record_side(golden, &there));
                 compare(&sides.0, &sides.1, &rule, options.other_dtypes, Depth::Full)?
             }
         };
-        let partner = Some(Partner::Record(Box::new(theirs)));
-        Ok(DiffRow { record: *record, order: place.unwrap_or(usize::MAX), kernels, partner, rule, outcome })
+        let never_written = match place.filter(|_| outcome.verdict == Verdict::Outside) {
+            Some(place) => is_never_written((dump, golden), (&ours, &theirs), &matching, place, record)?,
+            None => false,
+        };
+        let outcome = if never_written { Outcome::unknown(NEVER_WRITTEN) } else { outcome };
+        let (partner, order) = (Some(Partner::Record(Box::new(there))), place.unwrap_or(usize::MAX));
+        Ok(DiffRow { record: *record, order, kernels, partner, rule, outcome, never_written })
     })?;
     let unmatched = lonely(&ours, &theirs, &matching, &rows);
     Ok(Diff { rows, unmatched, arrays: None })
+}
+
+/// Why a record is not judged that differs.
+const NEVER_WRITTEN: &str = "no task of either run ever wrote what differs";
+
+/// Tasks that are followed back to where memory comes from that nobody wrote.
+const MOST_BACK: usize = 256;
+
+/// Whether a record that differs holds memory that no task of either run ever wrote: before its task, left alone by it, or handed on by
+/// those before it in both runs alike.
+fn is_never_written(
+    dumps: (&Dump, &Dump),
+    (ours, theirs): (&TaskGraph, &TaskGraph),
+    matching: &Matching,
+    place: usize,
+    record: &Record,
+) -> Result<bool, FormatError> {
+    // Where roles are known, what no task wrote is what the run was given.
+    if ours.observations().is_none() || theirs.observations().is_none() {
+        return Ok(false);
+    }
+    let (mut place, mut arg_index, mut stage) = (place, record.arg_index, record.stage);
+    for _ in 0..MOST_BACK {
+        let (task, partner) = (ours.task(place), matching.partner[place].map(|partner| theirs.task(partner)));
+        let there = partner.and_then(|partner| Some((partner, partner.argument(arg_index)?)));
+        let Some((here, (partner, there))) = task.argument(arg_index).zip(there) else { return Ok(false) };
+        if stage == DumpStage::AfterCompletion {
+            let is_left_alone = here.is_unchanged() && there.is_unchanged();
+            if !is_left_alone
+                && !observed::traces(dumps, here, there)?.is_some_and(|traces| traces.rest_alone)
+            {
+                return Ok(false);
+            }
+            stage = DumpStage::BeforeDispatch;
+            continue;
+        }
+        // The host's own memory has been written by the host.
+        if here.host_writable || there.host_writable {
+            return Ok(false);
+        }
+        if observed::is_never_written((ours, task, here), (theirs, partner, there)) {
+            return Ok(true);
+        }
+        let ([left], [their_left]) = (ours.left_behind(here), theirs.left_behind(there)) else {
+            return Ok(false);
+        };
+        let are_partners =
+            matching.partner[left.task] == Some(their_left.task) && left.arg_index == their_left.arg_index;
+        let is_handed_on = |graph: &TaskGraph, arg: Argument<'_>, left: OutputRef| {
+            let left = graph.output(left).and_then(|output| output.hash_after());
+            arg.hash_before().is_some_and(|hash| left == Some(hash))
+        };
+        if !are_partners || !is_handed_on(ours, here, *left) || !is_handed_on(theirs, there, *their_left) {
+            return Ok(false);
+        }
+        (place, arg_index, stage) = (left.task, left.arg_index, DumpStage::AfterCompletion);
+    }
+    Ok(false)
 }
 
 /// Where the errors of a row sit, beside what it was compared with; `None` when there are no bytes to look at.
@@ -197,7 +272,17 @@ pub fn diff_arrays(
             }
         };
         let order = place.unwrap_or(usize::MAX);
-        Ok::<DiffRow, AnalysisError>(DiffRow { record: *record, order, kernels, partner, rule, outcome })
+        let record = *record;
+        let never_written = false;
+        Ok::<DiffRow, AnalysisError>(DiffRow {
+            record,
+            order,
+            kernels,
+            partner,
+            rule,
+            outcome,
+            never_written,
+        })
     })?;
     let missing = rows.iter().filter(|r| r.partner.is_none());
     let missing = missing.map(|r| Lonely { what: r.record.to_string(), reason: NO_ARRAY.into() });
@@ -232,7 +317,10 @@ fn rule_of_record(rules: &RuleTable<'_>, graph: &TaskGraph, place: Option<usize>
 fn lonely(ours: &TaskGraph, theirs: &TaskGraph, matching: &Matching, rows: &[DiffRow]) -> Vec<Lonely> {
     let task = |graph: &TaskGraph, place: usize, whose: &str| {
         let task = graph.task(place);
-        format!("{whose} task {:#x} ({})", task.task_id, task.kernel_names().join("+"))
+        let kernels = task.kernel_names().join("+");
+        let name = task.task_name().filter(|_| kernels.is_empty()).unwrap_or(&kernels);
+        let called = if name.is_empty() { String::new() } else { format!(" ({name})") };
+        format!("{whose} task {:#x}{called}", task.task_id)
     };
     let lone = |graph, whose: &'static str| {
         move |u: &crate::matching::Unmatched| Lonely {

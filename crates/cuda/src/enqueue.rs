@@ -9,6 +9,7 @@ use tensortap_record::{
 };
 
 use crate::{
+    calls::kernels::KernelFacts,
     content::{self, Asked, Device, NotSeen, Seen},
     door::{Door, Taken},
     probe::{self, Running, Shared, Target},
@@ -22,6 +23,8 @@ pub struct Work {
     pub info: TaskInfo,
     /// What people call it, where no kernel does.
     pub name: &'static str,
+    /// Its kernel, where it has one.
+    pub kernel: Option<Arc<KernelFacts>>,
     /// Memory.
     pub ranges: Vec<Range>,
     /// Values: positions and bytes.
@@ -66,6 +69,8 @@ pub struct Begun {
     taken: Taken,
     /// The device that looks at its ranges itself, and the ranges.
     on_device: Option<(Arc<Device>, Vec<Range>)>,
+    name: &'static str,
+    kernel: Option<Arc<KernelFacts>>,
 }
 
 impl Begun {
@@ -95,9 +100,9 @@ impl Begun {
                 record_values(recorder, task, &work)?;
                 Ok(Some(submission.mark))
             })?;
-            Ok(mark.map(|mark| (task, work.ranges, mark)))
+            Ok(mark.map(|mark| (task, work, mark)))
         });
-        let (task, ranges, mark) = begun.flatten()?;
+        let (task, Work { ranges, name, kernel, .. }, mark) = begun.flatten()?;
         let is_filtered = task.is_filtered();
         let wants = door.wants_content && !is_filtered && !ranges.is_empty();
         let device = if wants { door.contents.device(target.context) } else { None };
@@ -105,7 +110,8 @@ impl Begun {
             .filter(|_| content::can_see(door, &door.contents, taken.stream.device, &ranges))
             .map(|device| (device, ranges.clone()));
         let shared = Shared::new(Command::new(task, ranges));
-        let begun = Begun { shared, mark, target, is_filtered, blocks: place.blocks, taken, on_device };
+        let blocks = place.blocks;
+        let begun = Begun { shared, mark, target, is_filtered, blocks, taken, on_device, name, kernel };
         if !begun.is_filtered && begun.sees_anything(DumpStage::BeforeDispatch) {
             if begun.on_device.is_some() {
                 begun.look(door, DumpStage::BeforeDispatch);
@@ -244,7 +250,8 @@ impl Begun {
         let mut running = self.running();
         running.is_over = true;
         door.record(|recorder| {
-            let name = recorder.string(&format!("refused by the driver with status {status}"))?;
+            let called = self.kernel.as_ref().map_or(self.name, |kernel| kernel.name());
+            let name = recorder.string(&format!("{called}, refused by the driver with status {status}"))?;
             recorder.refused(running.command.task(), name)
         });
     }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use tensortap_abi::{
-    KernelArg, KernelRecord, ModuleKind, ModuleRecord, NO_KERNEL, QueueRecord, RECORD_HAS_PAYLOAD,
+    KernelArg, KernelRecord, ModuleKind, ModuleRecord, NO_KERNEL, Operation, QueueRecord, RECORD_HAS_PAYLOAD,
     SLOTS_PER_TASK, ScopeRecord, TaskRecord,
 };
 
@@ -94,12 +94,16 @@ pub(crate) struct TaskTable {
     known: HashMap<TaskMeaning, u32>,
     /// Places of meanings that were met before, by a few bits of theirs: one of them is mostly the one looked for.
     recent: [u32; RECENT],
+    /// Tasks that turned out to do nothing, as commands that a driver refused: what they are called then is what they mean, by the place of
+    /// that.
+    nothing: HashMap<TaskKey, u32>,
 }
 
 impl Default for TaskTable {
     fn default() -> TaskTable {
         let (runs, numbers, loose, meanings) = Default::default();
-        TaskTable { runs, numbers, loose, meanings, known: HashMap::new(), recent: [0; RECENT] }
+        let (known, nothing) = Default::default();
+        TaskTable { runs, numbers, loose, meanings, known, recent: [0; RECENT], nothing }
     }
 }
 
@@ -108,7 +112,13 @@ impl TaskTable {
     /// index has: all of them stand in the table as if they were of one step, and what they mean says which.
     pub(crate) fn see(&mut self, record: &IndexRecord) {
         if let Some(task) = record.as_task() {
-            self.insert(TaskKey { step: 0, task_id: task.task_id }, TaskMeaning::of(task));
+            let (key, meaning) = (TaskKey { step: 0, task_id: task.task_id }, TaskMeaning::of(task));
+            self.insert(key, meaning);
+            let does_nothing = task.operation == Operation::Barrier as u8;
+            if does_nothing && task.name != 0 && self.nothing.len() < MAX_DEFINITIONS {
+                let number = self.number_of(meaning);
+                self.nothing.insert(key, number);
+            }
         }
     }
 
@@ -234,7 +244,9 @@ impl TaskTable {
 
     /// What a task means to its records.
     pub(crate) fn get(&self, key: TaskKey) -> &TaskMeaning {
-        let number = self.number(key);
+        let said = Some(&self.nothing).filter(|nothing| !nothing.is_empty());
+        let said = said.and_then(|nothing| nothing.get(&key).copied());
+        let number = said.or_else(|| self.number(key));
         number.and_then(|number| self.meanings.get(number as usize)).unwrap_or(&TaskMeaning::UNKNOWN)
     }
 }

@@ -5,11 +5,13 @@ use tensortap::analysis::AnalysisError;
 use tensortap::analysis::blame::{Against, Basis, Blame, BlameOptions, ComparedArg};
 use tensortap::analysis::kind::ErrorKind;
 use tensortap::analysis::labels::Label;
-use tensortap::format::{Dump, Task};
+use tensortap::format::{Dump, Task, quoted};
 use tensortap::judge::Detail;
 
 use crate::blame_words::remarks;
-use crate::words::{fault_option, of_run};
+use crate::module_words::{OtherProgram, module_of};
+use crate::number::counted;
+use crate::words::{fault_option, of_run, short_task, step_option};
 
 /// First wrong tasks that are shown with all that is known of them, each of other kernels.
 const DETAILED: usize = 3;
@@ -54,6 +56,17 @@ pub struct BlameReport<'a> {
     pub replay_options: String,
     /// What to know of the golden before believing what is said by it.
     pub remarks: Vec<String>,
+    /// Kernels whose code is another than in the golden.
+    pub other_programs: Vec<OtherProgram>,
+}
+
+/// What to do next about a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Run it again, by this command.
+    Replay(String),
+    /// It cannot be run again from this dump, for this reason.
+    Nothing(String),
 }
 
 impl BlameReport<'_> {
@@ -62,6 +75,34 @@ impl BlameReport<'_> {
     pub fn all_remarks(&self) -> Vec<String> {
         let of_run = of_run(self.dump).into_iter();
         of_run.chain(self.remarks.iter().cloned()).chain(remarks(self.blame)).collect()
+    }
+
+    /// How the code of a task is another than in the golden.
+    #[must_use]
+    pub fn other_program(&self, place: usize) -> Option<&str> {
+        let kernels = self.blame.graph.task(place).kernel_names();
+        let is_of = |other: &&OtherProgram| other.kernels.iter().any(|name| kernels.contains(name));
+        self.other_programs.iter().find(is_of).map(|other| other.words.as_str())
+    }
+
+    /// The command that runs a task again; of a recorded program, why there is none where it cannot be.
+    #[must_use]
+    pub fn next(&self, place: usize) -> Next {
+        self.next_as(place, &short_task(self.blame.graph.task(place).task_id))
+    }
+
+    /// The same with the task spelled like this.
+    pub(crate) fn next_as(&self, place: usize, id: &str) -> Next {
+        let (graph, dump) = (&self.blame.graph, self.dump);
+        let task = graph.task(place);
+        let (step, options) = (step_option(graph.tasks().steps(), task.step), &self.replay_options);
+        if dump.info().is_of_program()
+            && let Some(reason) = why_not_again(dump, task)
+        {
+            return Next::Nothing(reason);
+        }
+        let (folder, fault) = (quoted(dump.dir()), self.fault_option(task));
+        Next::Replay(format!("{} replay {folder}{step} --task {id}{fault}{options}", self.program))
     }
 
     /// The option that a replay of a task takes to make again what was captured: the fault of its run. Tasks that were run again were run
@@ -73,6 +114,23 @@ impl BlameReport<'_> {
             Basis::Golden | Basis::References => fault_option(task, self.dump.info().inject_fault.as_deref()),
         }
     }
+}
+
+/// Why a launch of a recorded program cannot be run again from its dump.
+fn why_not_again(dump: &Dump, task: Task<'_>) -> Option<String> {
+    if task.kernel_names().is_empty() {
+        return Some("it runs no kernel: look at where its content comes from".into());
+    }
+    let module = module_of(dump, task).filter(|module| module.kind.is_opencl() || module.kind.is_cuda());
+    if !module.is_some_and(|module| module.has_image) {
+        return Some("the dump does not keep the code of its kernel".into());
+    }
+    let tensors = task.arguments().filter(|arg| !arg.is_scalar());
+    let missing = tensors.filter(|arg| !arg.before.is_some_and(|before| before.is_stored())).count();
+    (missing > 0).then(|| {
+        let content = counted(missing as u64, "argument");
+        format!("the content of {content} was not stored: record it with --dump-tensor=full, or --dump-func {} alone", task.kernel_names().join(","))
+    })
 }
 
 /// Which tasks of a report are listed.
@@ -174,7 +232,7 @@ fn first_of_each_kernel(blame: &Blame) -> Vec<usize> {
     let mut chosen = Vec::new();
     let behind = roots(blame).into_iter();
     let behind = behind.filter(|&place| blame.findings[place].label == Label::WrongHere);
-    for place in blame.first_wrong.iter().copied().chain(behind) {
+    for place in blame.first_wrong.iter().copied().chain(behind).chain(blame.suspect()) {
         let kernels = blame.graph.task(place).kernel_names();
         if chosen.len() < DETAILED && !seen.contains(&kernels) {
             seen.push(kernels);

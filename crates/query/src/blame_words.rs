@@ -111,7 +111,13 @@ fn nothing_wrong(blame: &Blame, suspicions: Suspicions<'_>) -> String {
     match suspicions.other_scene.filter(|_| blame.compared == 0) {
         Some(other) => format!("nothing could be compared: {other}"),
         None if blame.compared == 0 => "nothing could be compared".into(),
-        None => "not every task could be judged".into(),
+        None => match blame.suspect() {
+            Some(place) => format!(
+                "{} may be wrong: what is known of what it was given is right, and what it left is not",
+                name(blame, place)
+            ),
+            None => "not every task could be judged".into(),
+        },
     }
 }
 

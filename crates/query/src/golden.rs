@@ -12,6 +12,7 @@ use tensortap::interchange::{InterchangeError, NamedArrays};
 use tensortap::judge::Detail;
 
 use crate::QueryError;
+use crate::module_words::{OtherProgram, other_programs};
 use crate::words::printable;
 
 /// What the records of a dump are compared with.
@@ -104,7 +105,22 @@ pub fn other_scene(dump: &Dump, golden: &Dump) -> Option<String> {
 pub fn remarks(dump: &Dump, golden: &Dump, compared: u64) -> Vec<String> {
     let other = other_scene(dump, golden).filter(|_| compared > 0);
     let itself = other.into_iter().chain(itself(dump, golden));
-    itself.chain(wrong_itself(golden)).chain(other_params(dump, golden)).collect()
+    let programs = other_programs(dump, golden).into_iter().map(|other| program_words(&other));
+    itself.chain(wrong_itself(golden)).chain(other_params(dump, golden)).chain(programs).collect()
+}
+
+/// Kernels that a remark names.
+const KERNELS: usize = 8;
+
+/// `kernel shift: built with -DWRONG=1, in the golden with -DWRONG=0`.
+fn program_words(other: &OtherProgram) -> String {
+    let names: Vec<_> = other.kernels.iter().take(KERNELS).map(|name| printable(name)).collect();
+    let more = match other.kernels.len().saturating_sub(KERNELS) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let kernels = if other.kernels.len() == 1 { "kernel" } else { "kernels" };
+    format!("{kernels} {}{more}: {}", names.join(", "), other.words)
 }
 
 fn itself(dump: &Dump, golden: &Dump) -> Option<String> {

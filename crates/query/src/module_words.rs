@@ -1,6 +1,6 @@
 //! The programs that kernels of a dump come from, in words.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use tensortap::format::{Dump, Module, Task};
 
@@ -70,4 +70,87 @@ pub fn module_uses<'t>(dump: &Dump, tasks: impl Iterator<Item = Task<'t>>) -> Ve
     let mut uses: Vec<ModuleUse> = modules.into_iter().map(of).collect();
     uses.sort_by_key(|one| (std::cmp::Reverse(one.tasks), one.module.id));
     uses
+}
+
+/// Kernels whose code is another than in the golden, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherProgram {
+    /// Names of the kernels.
+    pub kernels: Vec<String>,
+    /// `built with -DWRONG=1, in the golden with -DWRONG=0`.
+    pub words: String,
+}
+
+/// Kernels that both dumps have and that were built from other code, or with other options.
+#[must_use]
+pub fn other_programs(dump: &Dump, golden: &Dump) -> Vec<OtherProgram> {
+    let (here, there) = (programs_of(dump), programs_of(golden));
+    let mut by_words: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (kernel, ours) in &here {
+        let Some(theirs) = there.get(kernel).filter(|theirs| *theirs != ours) else { continue };
+        let only = |one: &BTreeSet<Code>, other: &BTreeSet<Code>| one.difference(other).next().cloned();
+        let words = match (only(ours, theirs), only(theirs, ours)) {
+            (Some(ours), Some(theirs)) => ours.differs_from(&theirs),
+            (Some(ours), None) => format!("also {}, not so in the golden", ours.words()),
+            (None, Some(theirs)) => format!("in the golden also {}", theirs.words()),
+            (None, None) => continue,
+        };
+        by_words.entry(words).or_default().push(kernel.clone());
+    }
+    by_words.into_iter().map(|(words, kernels)| OtherProgram { kernels, words }).collect()
+}
+
+/// What the code of a kernel is made of.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Code {
+    options: String,
+    /// Of its image; 0 when not known.
+    hash: u128,
+    kind: &'static str,
+    is_source: bool,
+    bytes: u64,
+}
+
+impl Code {
+    fn words(&self) -> String {
+        let options = match self.options.as_str() {
+            "" => "without options".into(),
+            options => format!("with {}", printable(options)),
+        };
+        format!("built {options} from {} of {}", self.kind, bytes(self.bytes))
+    }
+
+    fn differs_from(&self, golden: &Code) -> String {
+        let options = |code: &Code| match code.options.as_str() {
+            "" => "without options".to_owned(),
+            options => format!("with {}", printable(options)),
+        };
+        let built = (self.options != golden.options)
+            .then(|| format!("built {}, in the golden {}", options(self), options(golden)));
+        let what = if self.is_source { "other source" } else { "another image" };
+        let code = (self.hash != golden.hash || self.kind != golden.kind).then(|| {
+            let of = |code: &Code| format!("{} of {}", code.kind, bytes(code.bytes));
+            format!("{what} ({}, in the golden {})", of(self), of(golden))
+        });
+        [built, code].into_iter().flatten().collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// The code of each kernel by its name; a program may have built one more than once.
+fn programs_of(dump: &Dump) -> BTreeMap<String, BTreeSet<Code>> {
+    let modules: HashMap<u32, Module> =
+        dump.modules().into_iter().map(|module| (module.id, module)).collect();
+    let mut programs: BTreeMap<String, BTreeSet<Code>> = BTreeMap::new();
+    for kernel in &dump.info().kernels {
+        let Some(Module { options, hash, kind, bytes, .. }) = modules.get(&kernel.module) else { continue };
+        let code = Code {
+            options: options.clone(),
+            hash: *hash,
+            kind: kind.name(),
+            is_source: *kind == tensortap::abi::ModuleKind::OpenClC,
+            bytes: *bytes,
+        };
+        programs.entry(kernel.name.clone()).or_default().insert(code);
+    }
+    programs
 }

@@ -6,11 +6,11 @@ use tensortap::abi::UncapturedReason;
 use tensortap::analysis::graph::{TaskGraph, load};
 use tensortap::analysis::observation::UnattributedChanges;
 use tensortap::format::{ArgumentKind, Dump, FormatError, Record, Task};
-use tensortap::{Flag, Measured, stats_each};
+use tensortap::{Flag, Measured, RunFile, stats_each};
 
 use crate::module_words::{ModuleUse, module_uses, module_words};
 use crate::number::{counted, counted_in, grouped};
-use crate::words::{kernels_text, step_task, task_words};
+use crate::words::{ended_words, kernels_text, step_task, task_words};
 
 /// As many stand in each list of what is greatest.
 const LISTED: usize = 5;
@@ -183,6 +183,18 @@ pub fn capture_lines(summary: &Summary) -> Vec<String> {
 pub fn waits_for(graph: &TaskGraph, task: Task<'_>) -> Option<usize> {
     let mut waited = task.producers().filter_map(|edge| graph.position(edge.producer()));
     waited.find(|&place| place != task.place() && graph.task(place).is_unfinished())
+}
+
+/// How the program ended that a dump was recorded of, where that was not in order and the process was the command's own: `the program
+/// ended by SIGSEGV (11)`.
+#[must_use]
+pub fn program_ended(dump: &Dump) -> Option<String> {
+    let folder = dump.dir().canonicalize().ok()?;
+    let run = RunFile::read(folder.parent()?).ok().filter(|_| dump.info().is_of_program())?;
+    let name = folder.file_name()?.to_str()?.to_owned();
+    let process = run.processes.iter().find(|process| process.folder == name)?;
+    let ended = ended_words(run.exit_code, run.signal).filter(|_| process.pid == run.pid)?;
+    Some(format!("the program ended {ended}"))
 }
 
 /// `2 tasks had not completed when the run ended: task 0x3 (spin), task 0x4 (add)`, and how many behind them had not begun; `None` where all had.

@@ -231,6 +231,52 @@ pub fn of_run(dump: &Dump) -> Option<String> {
     is_of_scene.then(|| run_words(golden, dump.info().inject_fault.as_deref()))
 }
 
+/// A signal as people know it: `SIGSEGV (11)`.
+///
+/// ```
+/// use tensortap_query::words::signal_words;
+/// assert_eq!((&signal_words(11)[..], &signal_words(64)[..]), ("SIGSEGV (11)", "signal 64"));
+/// ```
+#[must_use]
+pub fn signal_words(signal: i32) -> String {
+    let name = match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        5 => "SIGTRAP",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        10 => "SIGUSR1",
+        11 => "SIGSEGV",
+        12 => "SIGUSR2",
+        13 => "SIGPIPE",
+        14 => "SIGALRM",
+        15 => "SIGTERM",
+        24 => "SIGXCPU",
+        25 => "SIGXFSZ",
+        31 => "SIGSYS",
+        other => return format!("signal {other}"),
+    };
+    format!("{name} ({signal})")
+}
+
+/// How a recorded command ended, where that was not in order: `by SIGSEGV (11)`, `with status 3`.
+#[must_use]
+pub fn ended_words(exit_code: Option<i32>, signal: Option<i32>) -> Option<String> {
+    match (signal, exit_code) {
+        (Some(signal), _) => Some(format!("by {}", signal_words(signal))),
+        // A shell says of a command of its own which signal ended that.
+        (None, Some(code @ 129..=159)) => {
+            Some(format!("with status {code}, which stands for {}", signal_words(code - 128)))
+        }
+        (None, Some(0) | None) => None,
+        (None, Some(code)) => Some(format!("with status {code}")),
+    }
+}
+
 /// What a replay of a task is to be told, so that its kernels are damaged as they were when it was captured; nothing where none
 /// was, or where the damage is not in a task alone.
 #[must_use]

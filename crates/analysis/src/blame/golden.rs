@@ -61,9 +61,11 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     let derived = derive(&graph, &mut statuses, &lacking, &carried);
     let near_outputs = near_of(&compared_args, DumpStage::AfterCompletion);
     near.extend(lacking.iter().filter(|&&input| came_near(&graph, &near_outputs, input)));
-    let (uninitialised, lost_order) =
+    let (mut uninitialised, lost_order) =
         observed::compared((&graph, &theirs), &matching, &statuses, lacks_tasks(dump));
-    observed::excuse((dump, golden), (&graph, &theirs), &matching, &uninitialised, &mut statuses)?;
+    let written_over =
+        observed::excuse((dump, golden), (&graph, &theirs), &matching, &uninitialised, &mut statuses)?;
+    uninitialised.retain(|key| !written_over.contains(key));
     let (rewired, other_buffers) = (rewired(&wiring), other_buffers(&wiring));
     let elsewhere = elsewhere.into_iter().map(|(arg, source)| (arg, source.words)).collect();
     let inputs = Inputs { near, rewired, other_buffers, elsewhere, misdirected, uninitialised, lost_order };

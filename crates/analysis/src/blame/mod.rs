@@ -4,7 +4,7 @@ mod alone;
 mod arrays;
 mod buffers;
 mod golden;
-mod observed;
+pub(crate) mod observed;
 mod producers;
 mod reference;
 mod rerun;
@@ -180,6 +180,32 @@ impl Blame {
             blame.slots = slots::wrong_slots(dump, &blame, scene, options)?;
         }
         Ok(blame)
+    }
+
+    /// Where no task is known to be wrong first, the first that may be: what is known of what it was given is right, what it left is not, and
+    /// something of it is not known.
+    #[must_use]
+    pub fn suspect(&self) -> Option<usize> {
+        let is_suspect = |place: &usize| {
+            let (task, compared) = (self.graph.task(*place), &self.compared_args[*place]);
+            let outside = |stage: DumpStage| {
+                compared.iter().filter(move |c| c.stage == stage && c.outcome.verdict == Verdict::Outside)
+            };
+            let came_wrong = |c: &ComparedArg| {
+                let arg = task.argument(c.arg_index);
+                arg.is_none_or(|arg| !self.graph.origin(arg).is_external())
+            };
+            let left_wrong =
+                |c: &ComparedArg| task.argument(c.arg_index).is_some_and(|arg| !arg.is_unchanged());
+            self.findings[*place].label == Label::Unknown
+                && outside(DumpStage::AfterCompletion).any(left_wrong)
+                && !outside(DumpStage::BeforeDispatch).any(came_wrong)
+        };
+        let is_asked = self.first_wrong.is_empty() && self.basis == Basis::Golden;
+        let mut suspects: Vec<usize> =
+            (0..self.findings.len()).filter(|_| is_asked).filter(is_suspect).collect();
+        self.graph.sort(&mut suspects);
+        suspects.first().copied()
     }
 
     /// Whether nothing is wrong and something was compared. Tasks without a partner count as wrong unless they are allowed.

@@ -29,11 +29,6 @@ pub(super) fn compared(
     let Some((seen, golden)) = graph.observations().zip(theirs.observations()) else {
         return (uninitialised, lost_order);
     };
-    let is_written = |graph: &TaskGraph, task: Task<'_>, arg: Argument<'_>| {
-        let is_unordered = || graph.observations().is_some_and(|seen| !seen.unordered(task, arg).is_none());
-        let origin = graph.origin(arg);
-        origin.basis == Basis::Undecided || !origin.outputs.is_empty() || is_unordered()
-    };
     for task in graph.tasks().iter() {
         let (Some(partner), TaskStatus::Compared(args)) =
             (matching.partner[task.place()], &statuses[task.place()])
@@ -48,10 +43,8 @@ pub(super) fn compared(
             }
             let key = (task.place(), arg.arg_index);
             let there = partner.argument(arg.arg_index);
-            if is_outside
-                && !is_written(graph, task, arg)
-                && there.is_some_and(|there| !is_written(theirs, partner, there))
-            {
+            let is_never_written = |there| is_never_written((graph, task, arg), (theirs, partner, there));
+            if is_outside && there.is_some_and(is_never_written) {
                 uninitialised.insert(key);
             }
             let is_ordered_there = |&other: &usize| {
@@ -77,7 +70,8 @@ pub(super) fn compared(
 }
 
 /// Memory that no task of either run ever wrote held something in the golden, too, which is right all the same: that it differs is held against nobody. Nor is
-/// what a task left alone of it, in both runs, where contents can tell.
+/// what a task left alone of it, in both runs, where contents can tell. Those of the arguments that were written over, whatever lay there, are
+/// returned: it has nothing to do with what is wrong about them.
 ///
 /// # Errors
 /// A file cannot be read.
@@ -87,7 +81,8 @@ pub(super) fn excuse(
     matching: &Matching,
     uninitialised: &HashSet<(usize, u16)>,
     statuses: &mut [TaskStatus],
-) -> Result<(), FormatError> {
+) -> Result<HashSet<(usize, u16)>, FormatError> {
+    let mut written_over = HashSet::new();
     for &(place, arg_index) in uninitialised {
         let TaskStatus::Compared(args) = &mut statuses[place] else { continue };
         let task = graph.task(place);
@@ -100,22 +95,41 @@ pub(super) fn excuse(
         };
         let is_left_alone = here.is_unchanged() && there.is_unchanged();
         // What was left alone is what it was: the labels set it aside.
-        if !is_left_alone {
-            status.before = Status::Within;
+        if is_left_alone {
+            continue;
         }
-        if status.after == Status::Outside && !is_left_alone && differs_in_rest_alone(dumps, here, there)? {
+        status.before = Status::Within;
+        if status.after != Status::Outside {
+            continue;
+        }
+        let Some(Traces { rest_alone, is_overwritten }) = traces(dumps, here, there)? else { continue };
+        if rest_alone {
             status.after = Status::Within;
+        } else if is_overwritten {
+            written_over.insert((place, arg_index));
         }
     }
-    Ok(())
+    Ok(written_over)
 }
 
-/// Whether what two tasks left differs only in bytes that both of them left as they were.
-fn differs_in_rest_alone(
+/// What two tasks made of memory that held something else in each run, and that nobody had written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Traces {
+    /// What they left differs only in bytes that both of them left as they were.
+    pub rest_alone: bool,
+    /// Where the memory differed, no byte was left as it was by both, and some were left alike: they wrote it, whatever lay there.
+    pub is_overwritten: bool,
+}
+
+/// Looks for traces of what lay in memory in what two tasks left there; `None` where not all content is stored.
+///
+/// # Errors
+/// A file cannot be read.
+pub(crate) fn traces(
     (dump, golden): (&Dump, &Dump),
     here: Argument<'_>,
     there: Argument<'_>,
-) -> Result<bool, FormatError> {
+) -> Result<Option<Traces>, FormatError> {
     let content = |dump: &Dump, arg: Argument<'_>, stage: DumpStage| {
         let captured =
             arg.captured(stage).filter(|captured| captured.is_stored() && captured.bytes <= MOST_BYTES);
@@ -125,19 +139,63 @@ fn differs_in_rest_alone(
     let (Some(before), Some(after)) =
         (content(dump, here, DumpStage::BeforeDispatch)?, content(dump, here, DumpStage::AfterCompletion)?)
     else {
-        return Ok(false);
+        return Ok(None);
     };
     let (Some(their_before), Some(their_after)) = (
         content(golden, there, DumpStage::BeforeDispatch)?,
         content(golden, there, DumpStage::AfterCompletion)?,
     ) else {
-        return Ok(false);
+        return Ok(None);
     };
-    let lengths = [before.len(), after.len(), their_before.len(), their_after.len()];
-    let ours = before.iter().zip(after.iter());
-    let golden = their_before.iter().zip(their_after.iter());
-    Ok(lengths.iter().all(|&length| length == after.len())
-        && ours.zip(golden).all(|((before, after), (their_before, their_after))| {
-            after == their_after || (before == after && their_before == their_after)
-        }))
+    Ok(traces_in((&before, &after), (&their_before, &their_after)))
+}
+
+/// The same of contents before and after; `None` where they are not equally long.
+fn traces_in((before, after): (&[u8], &[u8]), (theirs, their_after): (&[u8], &[u8])) -> Option<Traces> {
+    if [before.len(), theirs.len(), their_after.len()] != [after.len(); 3] {
+        return None;
+    }
+    let (mut rest_alone, mut left, mut alike) = (true, false, false);
+    for at in 0..after.len() {
+        let is_left = before[at] == after[at] && theirs[at] == their_after[at];
+        rest_alone &= after[at] == their_after[at] || is_left;
+        let differed = before[at] != theirs[at];
+        left |= differed && is_left;
+        alike |= differed && after[at] == their_after[at];
+    }
+    Some(Traces { rest_alone, is_overwritten: alike && !left })
+}
+
+/// Whether no task of either run ever wrote what an argument held before its task.
+pub(crate) fn is_never_written(
+    (graph, task, arg): (&TaskGraph, Task<'_>, Argument<'_>),
+    (theirs, partner, there): (&TaskGraph, Task<'_>, Argument<'_>),
+) -> bool {
+    !is_written(graph, task, arg) && !is_written(theirs, partner, there)
+}
+
+/// Whether a task wrote, or may have written, what an argument held before its own.
+fn is_written(graph: &TaskGraph, task: Task<'_>, arg: Argument<'_>) -> bool {
+    let is_unordered = || graph.observations().is_some_and(|seen| !seen.unordered(task, arg).is_none());
+    let origin = graph.origin(arg);
+    origin.basis == Basis::Undecided || !origin.outputs.is_empty() || is_unordered()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lay_in_memory_is_no_cause_where_everything_was_written() {
+        let [lay, also_lay] = [[9, 8, 7, 6], [1, 2, 3, 4]];
+        let found = |after: [u8; 4], theirs: [u8; 4]| {
+            let found = traces_in((&lay, &after), (&also_lay, &theirs)).unwrap();
+            (found.rest_alone, found.is_overwritten)
+        };
+        assert_eq!(found([50, 51, 52, 53], [50, 51, 52, 99]), (false, true), "all written, one otherwise");
+        assert_eq!(found([50, 51, 52, 6], [50, 51, 52, 4]), (true, false), "one was left by both");
+        assert_eq!(found([50, 51, 99, 6], [50, 51, 52, 4]), (false, false), "and another is wrong");
+        assert_eq!(found([10, 9, 8, 7], [2, 3, 4, 5]), (false, false), "something was added to all of it");
+        assert_eq!(traces_in((&lay, &[1]), (&also_lay, &lay)), None);
+    }
 }

@@ -21,6 +21,7 @@ use tensortap_query::Pair;
 use tensortap_query::blame::{BlameReport, Listing, culprits};
 use tensortap_query::document::BlameDocument;
 use tensortap_query::golden::{Golden, open, other_scene, remarks};
+use tensortap_query::module_words::other_programs;
 
 use crate::compare_args::CompareArgs;
 use crate::dump_arg::{DumpArg, StepArg, quoted};
@@ -225,6 +226,7 @@ fn judge<T>(
         given,
         replay_options,
         remarks,
+        other_programs: right.map_or_else(Vec::new, |golden| other_programs(dump, golden)),
     };
     let (all, allow_unmatched) = (args.all, args.compare.allow_unmatched);
     tell(Report {

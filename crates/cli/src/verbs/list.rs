@@ -14,7 +14,7 @@ use layout::Choice;
 pub(super) use layout::which_dump;
 use tensortap_query::document::ListDocument;
 use tensortap_query::fields::{Cells, FIELDS, Field, LIST_CSV, Of, Row, csv_head, fields};
-use tensortap_query::{Member, Part, Rows, Selection, SortKey};
+use tensortap_query::{DumpSet, Member, Part, Rows, Selection, SortKey};
 
 use crate::dump_arg::DumpArg;
 use crate::error::Exit;
@@ -40,7 +40,7 @@ use crate::types_arg::TypesArg;
 pub struct ListArgs {
     #[command(flatten)]
     dump: DumpArg,
-    /// Order by these columns, the largest first with a minus: task,-bytes [default: as captured]
+    /// Order by these columns, the largest first with a minus: task,-bytes [default: as captured; tasks of a recorded program one behind the other]
     #[arg(long, value_name = "KEYS", value_delimiter = ',', allow_hyphen_values = true, value_parser = SortKey::parse)]
     sort: Vec<SortKey>,
     /// Show these columns: index, task, kernel, stage, role, arg, kind, dtype, shape, bytes, hash, flags; name, rank, pid, step, step_name,
@@ -83,7 +83,7 @@ pub fn run(args: &ListArgs, output: Output) -> anyhow::Result<Exit> {
     let parts = parts.map(|(Member { dump, rank, .. }, selection)| Part { dump, selection, rank: *rank });
     let parts: Vec<Part<'_>> = parts.collect();
     let screen = args.screen(parts.len(), output);
-    let rows = Rows::new(parts, &args.sort, args.limit.or(screen))?;
+    let rows = Rows::new(parts, &args.order(&set, output), args.limit.or(screen))?;
     for field in rows.without_values() {
         let key = field.key;
         output.note(format_args!(
@@ -113,6 +113,16 @@ const AROUND: usize = 10;
 const LEAST: usize = 5;
 
 impl ListArgs {
+    /// What records are ordered by. Of a launch values are captured when it is submitted, and memory when it runs, which may be long after: for people
+    /// they stand together.
+    fn order(&self, set: &DumpSet, output: Output) -> Vec<SortKey> {
+        let of_programs = set.members().iter().all(|member| member.dump.info().is_of_program());
+        match self.sort.is_empty() && of_programs && !self.csv && !output.json {
+            true => SortKey::parse("task").into_iter().collect(),
+            false => self.sort.clone(),
+        }
+    }
+
     /// Records that a screen takes, where a person looks at one and did not say how many.
     fn screen(&self, dumps: usize, output: Output) -> Option<u64> {
         if self.all || self.limit.is_some() || self.csv || output.json {

@@ -7,7 +7,7 @@ use tensortap::format::{Dump, FormatError};
 use tensortap_query::document::SummaryDocument;
 use tensortap_query::number::{bytes, counted, counted_in, grouped, time};
 use tensortap_query::observed::observed_lines;
-use tensortap_query::summary::{KernelSummary, Summary, SummaryOptions, capture_lines};
+use tensortap_query::summary::{KernelSummary, Summary, SummaryOptions, capture_lines, program_ended};
 use tensortap_query::words::{printable, record_name, run_words, step_task, task_words, what_ran};
 
 use crate::dump_arg::{DumpArg, StepArg, quoted};
@@ -73,6 +73,9 @@ fn text(dump: &Dump, summary: &Summary, no_values: bool) -> String {
     let golden = footer.and_then(|footer| footer.golden);
     if !dump.info().is_of_program() && !dump.format().is_foreign() {
         let _ = writeln!(text, "{}", run_words(golden, dump.info().inject_fault.as_deref()));
+    }
+    if let Some(ended) = program_ended(dump) {
+        let _ = writeln!(text, "{ended}");
     }
     let span = summary.span.map(|span| format!(" in {}", time(span))).unwrap_or_default();
     let _ = writeln!(

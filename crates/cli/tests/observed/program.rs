@@ -84,10 +84,15 @@ impl Program {
 
     /// A program with its source, and a kernel of it, whose arguments have names.
     pub fn kernel_of(&mut self, source: &str, kernel: &str, args: &[&str]) {
+        self.kernel_built(source, "-DN=3 -cl-fast-relaxed-math", kernel, args);
+    }
+
+    /// The same with other options.
+    pub fn kernel_built(&mut self, source: &str, options: &str, kernel: &str, args: &[&str]) {
         let image = ModuleImage {
             name: "",
             kind: ModuleKind::OpenClC,
-            options: "-DN=3 -cl-fast-relaxed-math",
+            options,
             device: "a device",
             image: source.as_bytes(),
         };
@@ -106,6 +111,26 @@ impl Program {
         let argument = (place, Role::InOut, StringId::NONE);
         let (stage, reason) = (DumpStage::BeforeDispatch, UncapturedReason::Opaque);
         self.recorder.not_captured(&mut task, stage, argument, reason).unwrap();
+    }
+
+    /// A launch that is given one argument more, of which nothing can be captured.
+    pub fn launch_in_part(
+        &mut self,
+        kernel: &str,
+        launch: Launch<'_>,
+        given: &[Range],
+        body: impl FnOnce(&mut [Box<[u8]>]),
+    ) -> u64 {
+        let kernel = self.recorder.kernel(kernel).unwrap();
+        let mut task = self.begin(Operation::Kernel, kernel, launch);
+        self.capture(&mut task, DumpStage::BeforeDispatch, given, None);
+        let argument = (u16::try_from(given.len()).unwrap(), Role::InOut, StringId::NONE);
+        let (stage, reason) = (DumpStage::BeforeDispatch, UncapturedReason::Opaque);
+        self.recorder.not_captured(&mut task, stage, argument, reason).unwrap();
+        body(&mut self.memory);
+        self.capture(&mut task, DumpStage::AfterCompletion, given, None);
+        self.recorder.end(&mut task).unwrap();
+        task.id()
     }
 
     /// The host writes a range.

@@ -1,5 +1,6 @@
 //! What is said of launches that are not plain.
 
+use std::fs;
 use std::process::{Command, Output};
 
 use tensortap::{DType, DumpStage, record::UncapturedReason};
@@ -46,6 +47,16 @@ fn vectors_local_memory_and_forked_children_have_words() {
     assert!(listed.contains(" local ") && listed.contains("96 bytes"), "{listed}");
     let tasks = dump.tasks().unwrap();
     assert_eq!(tasks.iter().filter(|task| task.kernel_names() == ["turned"]).count(), 1, "one was refused");
+    let refused = "turned, refused by the driver with status -54";
+    assert_eq!(tasks.iter().filter(|task| task.task_name() == Some(refused)).count(), 1);
+    let of_refused = listed.lines().filter(|line| line.contains("0x0000000000000003"));
+    assert!(
+        of_refused.clone().count() >= 4 && of_refused.clone().all(|line| line.contains(refused)),
+        "{listed}"
+    );
+    let graph: serde_json::Value =
+        serde_json::from_slice(&fs::read(dump.dir().join("graph.json")).unwrap()).unwrap();
+    assert!(graph["tasks"].as_array().unwrap().iter().any(|task| task["task_name"] == refused), "{graph}");
 }
 
 #[test]

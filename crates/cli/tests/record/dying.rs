@@ -88,6 +88,9 @@ fn a_killed_program_leaves_a_closed_dump_with_every_record_that_was_safe() {
         let [entry] = &run.processes[..] else { panic!("{run:?}") };
         assert_eq!((entry.status.as_str(), run.signal), ("killed", Some(9)));
         let folder = bench.path("run").join(&entry.folder);
+        let summary = Command::new(crate::common::executable()).arg("summary").arg(&folder).output().unwrap();
+        let summary = String::from_utf8_lossy(&summary.stdout);
+        assert!(summary.contains("\nthe program ended by SIGKILL (9)\n"), "{summary}");
         check_safe(&bench, &folder, process);
         check_closed(&folder);
         bench.assert_no_socket();

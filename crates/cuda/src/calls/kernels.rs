@@ -21,6 +21,11 @@ pub struct KernelFacts {
 }
 
 impl KernelFacts {
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The kernel of a handle, asked for once.
     pub fn of(door: &Door, call: Option<Call<'_>>, function: usize) -> Arc<KernelFacts> {
         let known = door.state().kernels.get(&function).map(Arc::clone);

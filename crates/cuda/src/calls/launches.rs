@@ -1,5 +1,7 @@
 //! Kernels and graphs are launched.
 
+use std::sync::Arc;
+
 use tensortap_queue::Range;
 use tensortap_record::{
     LAUNCH_COOPERATIVE, LAUNCH_EARLY, RecordError, StringId, TaskInfo, ThreadRecorder, UncapturedReason,
@@ -144,7 +146,7 @@ pub fn launch(
     let given = unsafe { given(door, &facts, launch, device) };
     Begun::new(door, &place, taken, |recorder| {
         let info = TaskInfo { id, ..info(facts.id(recorder)?, launch) };
-        let mut work = Work { info, ..Work::default() };
+        let mut work = Work { info, kernel: Some(Arc::clone(&facts)), ..Work::default() };
         match given {
             Some(given) => work.give(door, recorder, (&facts, given), device)?,
             None => work.unread.push((0, recorder.string("parameters")?, UncapturedReason::Opaque)),
@@ -167,7 +169,8 @@ pub fn launch_unknown(
     Begun::new(door, place, taken, |recorder| {
         let info = TaskInfo::of(facts.id(recorder)?);
         let parameters = (0, recorder.string("parameters")?, UncapturedReason::Opaque);
-        Ok(Work { info, unread: vec![parameters], ..Work::default() })
+        let kernel = Some(Arc::clone(&facts));
+        Ok(Work { info, kernel, unread: vec![parameters], ..Work::default() })
     })
 }
 

@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use tensortap::analysis::blame::{Blame, ComparedArg, Rewired, TakenView, WiringDifference};
 use tensortap::analysis::graph::OutputRef;
 use tensortap::analysis::labels::{Label, RaceKind};
-use tensortap::format::{Task, quoted};
+use tensortap::format::Task;
 use tensortap::{GoldenVerdict, TaskId};
 
 use super::compare::{DetailDocument, Measures, detail_document, measures, verdict_word};
 use super::replay::GivenDocument;
 use super::task::launch_document;
-use crate::blame::{BlameReport, Culprit, Listing, Outside};
+use crate::blame::{BlameReport, Culprit, Listing, Next, Outside};
 use crate::kind_words::KindDocument;
 use crate::wiring_words::wiring_words;
 
@@ -44,6 +44,8 @@ pub struct BlameDocument {
     orchestration_suspected: bool,
     labels: BTreeMap<&'static str, usize>,
     first_wrong: Vec<String>,
+    /// Where there is none, the first task that may be wrong: what is known of what it was given is right, and what it left is not.
+    suspect: Option<String>,
     culprits: Vec<CulpritDocument>,
     tasks: Vec<TaskDocument>,
     /// Tasks that are not in `tasks`, because of their label or a limit.
@@ -105,8 +107,12 @@ struct CulpritDocument {
     step: u32,
     task_id: String,
     chain: Vec<String>,
-    /// The command that runs it again; null of a program that was recorded.
+    /// The command that runs it again; null where it cannot be.
     replay: Option<String>,
+    /// Why it cannot be.
+    no_replay: Option<String>,
+    /// How the code of its kernel is another than in the golden.
+    other_program: Option<String>,
     records: Vec<CulpritRecord>,
 }
 
@@ -152,6 +158,7 @@ impl BlameDocument {
             orchestration_suspected: blame.suspects_orchestration(report.dump),
             labels: Label::ALL.iter().map(|&label| (label.name(), blame.count(label))).collect(),
             first_wrong: blame.first_wrong.iter().map(|&p| id(p)).collect(),
+            suspect: blame.suspect().map(id),
             culprits: report.culprits.iter().map(|c| culprit(report, c)).collect(),
             left_out: blame.findings.len() - listed.len(),
             tasks: listed.into_iter().map(|place| task(blame, place)).collect(),
@@ -217,16 +224,15 @@ fn culprit(report: &BlameReport<'_>, culprit: &Culprit) -> CulpritDocument {
         kind: kind.as_ref().map(|kind| KindDocument::of(&report.blame.graph, kind)),
     });
     let task = task_id(culprit.place);
-    let graph = &report.blame.graph;
-    let step = crate::words::step_option(graph.tasks().steps(), graph.task(culprit.place).step);
-    let fault = report.fault_option(graph.task(culprit.place));
+    let (replay, no_replay) = match report.next_as(culprit.place, &task) {
+        Next::Replay(command) => (Some(command), None),
+        Next::Nothing(reason) => (None, Some(reason)),
+    };
     CulpritDocument {
         chain: culprit.chain.iter().map(|&p| task_id(p)).collect(),
-        replay: (!report.dump.info().is_of_program()).then(|| {
-            let (program, dump, options) =
-                (report.program, quoted(report.dump.dir()), &report.replay_options);
-            format!("{program} replay {dump}{step} --task {task}{fault}{options}")
-        }),
+        replay,
+        no_replay,
+        other_program: report.other_program(culprit.place).map(str::to_owned),
         records: records.collect(),
         step: report.blame.graph.task(culprit.place).step,
         task_id: task,

@@ -20,6 +20,8 @@ pub struct DiffDocument {
     unmatched: usize,
     /// How many left the dump of a run that goes on while they were read.
     gone: usize,
+    /// How many hold memory that no task of either run ever wrote, and differ in nothing else: they are not judged.
+    never_written: usize,
     dump: String,
     golden: String,
     /// How the two runs differ, where they are not of one scene with one set of parameters.
@@ -81,6 +83,7 @@ impl DiffDocument {
             of: diff.rows.len(),
             unmatched: diff.unmatched.len(),
             gone: diff.gone(),
+            never_written: diff.never_written(),
             dump: report.dump.dir().display().to_string(),
             golden: report.golden.clone(),
             unlike: report.unlike.clone(),

@@ -5,7 +5,7 @@ use tensortap::format::quoted;
 use tensortap::judge::{Detail, Worst};
 
 use super::labelled::Labelled;
-use crate::blame::{Culprit, Outside};
+use crate::blame::{Culprit, Next, Outside};
 use crate::blame_words::{given, why};
 use crate::compare_words::{detail_lines, evidence, rule_text, value_text};
 use crate::document::{AxisReport, CommandDocument, CulpritReport, LinkReport, OutsideReport, WorstReport};
@@ -93,9 +93,8 @@ fn commands(labelled: &Labelled<'_>, culprit: &Culprit) -> Vec<CommandDocument> 
             commands.push(command("See its values", format!("show {dump} {}", record_name(&record))));
         }
     }
-    if !labelled.found.dump.info().is_of_program() {
-        let fault = labelled.found.fault_option(task);
-        commands.push(command("Run it again, alone", format!("replay {dump}{step} --task {id}{fault}")));
+    if let Next::Replay(again) = labelled.found.next(culprit.place) {
+        commands.push(CommandDocument { about: "Run it again, alone".into(), command: again });
         commands.push(command(
             "Cut it out, to send it to others",
             format!("extract {dump}{step} --task {id} --out case"),

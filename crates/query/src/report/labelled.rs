@@ -11,6 +11,7 @@ use crate::blame::{BlameReport, culprits};
 use crate::blame_words::Suspicions;
 use crate::document::{FoundDocument, LabelCount};
 use crate::golden::{Golden, other_scene, remarks};
+use crate::module_words::other_programs;
 use crate::number::grouped;
 use crate::{Labelling, QueryError};
 
@@ -53,6 +54,7 @@ impl<'a> Labelled<'a> {
             given: &[],
             replay_options: String::new(),
             remarks,
+            other_programs: right.map_or_else(Vec::new, |golden| other_programs(dump, golden)),
         };
         Ok(Labelled { found, labelling, orchestration, unjudged, other_scene })
     }

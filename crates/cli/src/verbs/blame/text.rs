@@ -11,15 +11,14 @@ use super::Report;
 use super::headline::headline;
 use super::tasks::write_tasks;
 use super::wiring::write_wiring;
-use crate::dump_arg::quoted;
 use crate::output;
 use crate::program::program;
-use tensortap_query::blame::{BlameReport, Culprit, Outside};
+use tensortap_query::blame::{BlameReport, Culprit, Next, Outside};
 use tensortap_query::blame_words::{by_kernel, given, name, why};
 use tensortap_query::compare_words::{detail_lines, evidence, rule_text};
 use tensortap_query::kind_words::kind_words;
 use tensortap_query::number::{counted, counted_in, grouped};
-use tensortap_query::words::{arg_words, kernels_text, printable, short_task, step_option, step_task};
+use tensortap_query::words::{arg_words, kernels_text, printable, step_task};
 
 /// Tasks listed where not all are asked for.
 pub(super) const LISTED: usize = 20;
@@ -118,6 +117,9 @@ fn write_culprit(out: &mut dyn Write, report: &Report<'_>, culprit: &Culprit) ->
     let blame = report.found.blame;
     let Culprit { place, outside, chain } = culprit;
     writeln!(out, "{} {}", name(blame, *place), why(blame, *place))?;
+    if let Some(other) = report.found.other_program(*place) {
+        writeln!(out, "  its code is another: {other}")?;
+    }
     if let Some(told) = blame.told_kernels(*place) {
         writeln!(out, "  the wrong kernel inside: {}", kernels_text(told))?;
     }
@@ -128,16 +130,20 @@ fn write_culprit(out: &mut dyn Write, report: &Report<'_>, culprit: &Culprit) ->
     if chain.len() > 1 {
         write_chain(out, blame, chain)?;
     }
-    // What a program did between its tasks is not known, so none of them can be run again.
-    if report.found.dump.info().is_of_program() {
-        return Ok(());
-    }
-    let task = blame.graph.task(*place);
-    let (task_id, step) = (short_task(task.task_id), step_option(blame.graph.tasks().steps(), task.step));
-    let dump = quoted(report.found.dump.dir());
+    write_next(out, report, *place)
+}
+
+/// How the task is run again, or why it cannot be.
+fn write_next(out: &mut dyn Write, report: &Report<'_>, place: usize) -> anyhow::Result<()> {
+    let blame = report.found.blame;
+    let task = blame.graph.task(place);
     let fault = report.found.fault_option(task);
-    let options = &report.found.replay_options;
-    let command = format!("{} replay {dump}{step} --task {task_id}{fault}{options}", program());
+    let command = match report.found.next(place) {
+        Next::Replay(command) => command,
+        Next::Nothing(reason) => {
+            return Ok(writeln!(out, "  it cannot be run again from this dump: {reason}")?);
+        }
+    };
     let line = format!("  run it again: {command}");
     match columns(&line) <= width() {
         true => writeln!(out, "{line}")?,
@@ -147,6 +153,12 @@ fn write_culprit(out: &mut dyn Write, report: &Report<'_>, culprit: &Culprit) ->
         return Ok(writeln!(
             out,
             "    (fails until the kernel makes the captured output of the captured inputs)"
+        )?);
+    }
+    if report.found.dump.info().is_of_program() {
+        return Ok(writeln!(
+            out,
+            "    (passes when it makes the same wrong output again: then its code, size or values are wrong; --device NAME runs it on another device)"
         )?);
     }
     // What a stale output holds is what lay there before, which is captured of in-outs only.

@@ -50,6 +50,16 @@ pub fn write(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
             "  {gone} left the dump while the run went on: they are not compared, and do not count"
         )?;
     }
+    if diff.never_written() > 0 {
+        let (records, hold) = match diff.never_written() {
+            1 => ("1 record".to_owned(), "holds"),
+            many => (counted(many as u64, "record"), "hold"),
+        };
+        writeln!(
+            out,
+            "  {records} {hold} memory that no task of either run ever wrote, and that differs by nature: not judged"
+        )?;
+    }
     write_rows(out, report)?;
     write_details(out, report)?;
     write_unmatched(out, report)?;
@@ -84,7 +94,8 @@ fn write_details(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()>
 }
 
 fn what(diff: &Diff, failing: usize) -> String {
-    let (lonely, unknown) = (diff.unmatched.len(), diff.rows.len() - diff.compared() - diff.gone());
+    let (lonely, unknown) =
+        (diff.unmatched.len(), diff.rows.len() - diff.compared() - diff.gone() - diff.never_written());
     let compared = match (failing, lonely, unknown) {
         _ if diff.compared() == 0 => "nothing could be compared".into(),
         (0, 0, 0) if diff.gone() > 0 => "every record that is still there is within its rule".into(),
@@ -105,7 +116,8 @@ fn without_partner(lonely: usize) -> String {
 fn write_rows(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
     let Report { diff: DiffReport { diff, .. }, all, limit, only, sort, .. } = report;
     // What has no partner is told below the table.
-    let tells = |row: &DiffRow| row.outcome.verdict != Verdict::Within && row.partner.is_some();
+    let tells =
+        |row: &DiffRow| row.outcome.verdict != Verdict::Within && row.partner.is_some() && !row.never_written;
     let mut rows = ranked(diff, *sort);
     let is_meant = |row: &DiffRow| only.is_empty() || only.contains(&row.outcome.verdict);
     rows.retain(|row| is_meant(row) && (*all || !only.is_empty() || tells(row)));

@@ -7,7 +7,7 @@ use tensortap::format::{Dump, DumpCounters};
 use tensortap::{DumpLevel, ProcessEntry, RecordingReport, WhyNothing};
 use tensortap_query::number::{bytes, counted, counted_in, grouped, time};
 use tensortap_query::summary::in_flight_words;
-use tensortap_query::words::printable;
+use tensortap_query::words::{ended_words, printable};
 
 use crate::dump_arg::{newest_or, quoted};
 use crate::output::verdict;
@@ -58,6 +58,9 @@ pub fn of(report: &RecordingReport) -> String {
             format!("{} more", grouped(more as u64)),
             tensortap::RUN_FILE
         );
+    }
+    if let Some(ended) = ended_words(report.run.exit_code, report.run.signal) {
+        let _ = writeln!(text, "  {:width$} {ended}", "ended");
     }
     for (process, words) in in_flight(report) {
         let _ = writeln!(text, "  {:width$} {process}{words}", "in flight");
