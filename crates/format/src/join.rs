@@ -94,8 +94,8 @@ pub(crate) struct TaskTable {
     known: HashMap<TaskMeaning, u32>,
     /// Places of meanings that were met before, by a few bits of theirs: one of them is mostly the one looked for.
     recent: [u32; RECENT],
-    /// Tasks that turned out to do nothing, as commands that a driver refused: what they are called then is what they mean, by the place of
-    /// that.
+    /// Tasks that turned out to do nothing, as commands that a driver refused, and the places of what they mean: they are called what was said
+    /// then.
     nothing: HashMap<TaskKey, u32>,
 }
 
@@ -210,6 +210,15 @@ impl TaskTable {
         self.merge();
         self.numbers.shrink_to_fit();
         self.runs.shrink_to_fit();
+        // Their records keep the kernel that they were captured for.
+        for (key, named) in std::mem::take(&mut self.nothing) {
+            let first = self.number(key).and_then(|first| self.meanings.get(first as usize)).copied();
+            let name = self.meanings[named as usize].name;
+            if let Some(first) = first.filter(|first| first.name != name) {
+                let number = self.number_of(TaskMeaning { name, ..first });
+                self.nothing.insert(key, number);
+            }
+        }
         self.known = HashMap::new();
     }
 

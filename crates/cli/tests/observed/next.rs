@@ -135,7 +135,7 @@ fn with_gap(folder: &Path, is_wrong: bool) -> PathBuf {
     let mut program = Program::new(folder);
     let [x, y, z] = [0; 3].map(|content| program.buffer(&[content; N], MemorySpace::Host));
     let all = |buffer| Range(buffer, 0, N);
-    [x, y, z].map(|buffer| program.write(on("one"), all(buffer), &[3; N]));
+    _ = [x, y, z].map(|buffer| program.write(on("one"), all(buffer), &[3; N]));
     program.launch_in_part("opaque", on("one"), &[all(x), all(y)], |memory| {
         (0..N).for_each(|at| memory[y][at] = memory[x][at] + u8::from(is_wrong && at == 7));
     });
@@ -169,7 +169,7 @@ fn a_report_speaks_of_the_output_although_what_was_left_alone_differs_before_it(
         let mut program = Program::new(&dir.path().join(name));
         let [noise, x, y] = [garbage, 0, 0].map(|content| program.buffer(&[content; N], MemorySpace::Host));
         let all = |buffer| Range(buffer, 0, N);
-        [x, y].map(|buffer| program.write(on("one"), all(buffer), &[3; N]));
+        _ = [x, y].map(|buffer| program.write(on("one"), all(buffer), &[3; N]));
         program.launch("fill", on("one"), &[all(noise), all(x), all(y)], |memory| memory[y][5] = 1 + garbage);
         program.end()
     };

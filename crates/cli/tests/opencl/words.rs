@@ -50,9 +50,16 @@ fn vectors_local_memory_and_forked_children_have_words() {
     let refused = "turned, refused by the driver with status -54";
     assert_eq!(tasks.iter().filter(|task| task.task_name() == Some(refused)).count(), 1);
     let of_refused = listed.lines().filter(|line| line.contains("0x0000000000000003"));
+    let is_named =
+        |line: &str| line.contains(", refused by the driver with status -54") && line.contains(" turned ");
+    assert!(of_refused.clone().count() >= 4 && of_refused.clone().all(is_named), "{listed}");
+    let shown = call(&bench, &["show", "run", "0x3"]);
     assert!(
-        of_refused.clone().count() >= 4 && of_refused.clone().all(|line| line.contains(refused)),
-        "{listed}"
+        shown.starts_with(&format!(
+            "task 0x3: {refused}
+"
+        )),
+        "{shown}"
     );
     let graph: serde_json::Value =
         serde_json::from_slice(&fs::read(dump.dir().join("graph.json")).unwrap()).unwrap();
