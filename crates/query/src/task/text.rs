@@ -37,11 +37,17 @@ fn short(name: &str) -> String {
 pub fn page_head(graph: &TaskGraph, page: &TaskPage<'_>, label: Option<&str>) -> String {
     let task = page.task;
     let id = step_task(task.step, task.task_id);
-    let mut text = format!("task {id}: {}\n", kernels_text(&task.kernel_names()));
+    let (kernels, title) = (task.kernel_names(), task_title(task.scope(), task.task_name()));
+    // A copy, a fill, what the host does: its name is all there is.
+    let (called, title) = match title {
+        Some(title) if kernels.is_empty() => (title, None),
+        title => (kernels_text(&kernels), title),
+    };
+    let mut text = format!("task {id}: {called}\n");
     let mut fact = |label: &str, fact: &str| {
         let _ = writeln!(text, "  {label:<12}  {fact}");
     };
-    if let Some(title) = task_title(task.scope(), task.task_name()) {
+    if let Some(title) = title {
         fact("name", &title);
     }
     let said = [
