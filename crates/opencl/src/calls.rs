@@ -1,6 +1,7 @@
 //! The functions that stand before those of the driver. Each is called as the OpenCL specification has it, with the program's promises for what its
 //! pointers lead to; these are the promises that the `unsafe` blocks here hand on.
 
+pub mod contexts;
 pub mod events;
 pub mod extensions;
 pub mod images;

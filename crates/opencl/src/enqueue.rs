@@ -421,6 +421,10 @@ fn probes(layer: &'static Layer, (context, device): (Context, Device), runs_func
         let mut objects = layer.objects();
         objects.rings.retain(|_, ring| ring.strong_count() > 0);
         objects.rings.insert(place, Arc::downgrade(&ring));
+        // It stays as long as the program holds the context: to make it takes longer than to make a queue.
+        if let Some(known) = objects.contexts.get_mut(&place.0) {
+            known.rings.push(Arc::clone(&ring));
+        }
         Some(ring)
     });
     match ring.filter(|_| layer.reader().is_there()) {

@@ -25,6 +25,8 @@ pub type Bits = u64;
 
 /// What a driver calls when an event reaches a state.
 pub type EventCallback = unsafe extern "C" fn(Event, i32, *mut c_void);
+/// What a driver calls when something is wrong in a context: a text, bytes of its own and how many, and what it was given.
+pub type ContextCallback = Option<unsafe extern "C" fn(*const c_char, *const c_void, usize, *mut c_void)>;
 /// What a driver calls when a program was built.
 pub type BuildCallback = Option<unsafe extern "C" fn(Program, *mut c_void)>;
 /// A function that a native kernel runs.
@@ -134,10 +136,10 @@ dispatch! {
     clGetPlatformInfo;
     clGetDeviceIDs;
     clGetDeviceInfo = fn(Device, u32, usize, *mut c_void, *mut usize) -> Status;
-    clCreateContext;
-    clCreateContextFromType;
-    clRetainContext;
-    clReleaseContext;
+    clCreateContext = fn(*const isize, u32, *const Device, ContextCallback, *mut c_void, *mut Status) -> Context;
+    clCreateContextFromType = fn(*const isize, Bits, ContextCallback, *mut c_void, *mut Status) -> Context;
+    clRetainContext = fn(Context) -> Status;
+    clReleaseContext = fn(Context) -> Status;
     clGetContextInfo;
     clCreateCommandQueue = fn(Context, Device, Bits, *mut Status) -> Queue;
     clRetainCommandQueue = fn(Queue) -> Status;

@@ -58,9 +58,20 @@ pub struct Objects {
     pub told: HashSet<String>,
     /// Memory for copies, by context and device.
     pub rings: HashMap<(Key, Key), Weak<Ring>>,
+    /// Contexts that the program holds.
+    pub contexts: HashMap<Key, KnownContext>,
     queue_count: usize,
     /// What the program has mapped, by the address it was given.
     pub mapped: HashMap<(Key, usize), Vec<Mapped>>,
+}
+
+/// A context that the program holds.
+#[derive(Debug)]
+pub struct KnownContext {
+    /// How often.
+    pub holds: u32,
+    /// What was made in it for its devices, which queues that come and go share.
+    pub rings: Vec<Arc<Ring>>,
 }
 
 /// A queue that the program holds.

@@ -21,7 +21,7 @@ const SHARED_BYTES: u64 = 64 << 20;
 /// Names another size.
 const BYTES_VARIABLE: &str = "TENSORTAP_OPENCL_RING";
 
-/// The memory. It is there as long as queues of its context, and what is on its way.
+/// The memory. It is there as long as the program holds its context, queues of it, and what is on its way.
 #[derive(Debug)]
 pub struct Ring {
     context: Context,

@@ -3,7 +3,9 @@
 use std::sync::OnceLock;
 
 use crate::{
-    calls::{events, extensions, images, kernels, launches, memory, programs, queues, shared, transfers},
+    calls::{
+        contexts, events, extensions, images, kernels, launches, memory, programs, queues, shared, transfers,
+    },
     ffi::Dispatch,
     layer::Layer,
 };
@@ -38,6 +40,12 @@ macro_rules! stand_before {
 
 fn table(target: &Dispatch) -> Dispatch {
     stand_before! { target:
+        contexts {
+            clCreateContext => create,
+            clCreateContextFromType => create_from_type,
+            clRetainContext => retain,
+            clReleaseContext => release,
+        }
         queues {
             clCreateCommandQueue => create,
             clCreateCommandQueueWithProperties => create_with_properties,

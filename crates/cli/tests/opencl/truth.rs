@@ -340,3 +340,26 @@ fn content_that_comes_again_is_stored_again_where_that_is_asked() {
         assert!(places.borrow_mut().insert(record.bin_offset), "each has a place of its own");
     });
 }
+
+#[test]
+fn queues_that_come_and_go_share_what_is_made_for_their_device_until_the_context_goes() {
+    let Some(mut bench) = Bench::new() else { return };
+    // A size that nothing else has, and that memory of its own is mapped for.
+    const RING: &str = "51380224";
+    let mut program = bench.seeing_by("device").program(Some(("run", "")), "queues.py");
+    let output = program.env("TENSORTAP_OPENCL_RING", RING).arg(RING).output().unwrap();
+    succeeded(&output);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let places: Vec<&str> = said.lines().map(|line| line.rsplit(' ').next().unwrap()).collect();
+    assert_eq!(places.len(), 7, "{said}");
+    assert!(places[0] != "None" && places[..6].iter().all(|place| *place == places[0]), "{said}");
+    assert_eq!(places[6], "None", "{said}");
+    // And each launch is seen: two stages of three.
+    let dump = bench.dump("run");
+    let tasks = dump.tasks().unwrap();
+    let launches = tasks.iter().filter(|task| task.kernel_names() == ["one"]);
+    let captured = launches.filter(|task| {
+        task.argument(0).is_some_and(|argument| argument.before.is_some() && argument.after.is_some())
+    });
+    assert_eq!(captured.count(), 3);
+}

@@ -72,7 +72,7 @@ pub unsafe extern "C" fn release(queue: Queue) -> Status {
     };
     // SAFETY: the program's promises.
     let status = unsafe { behind!(clReleaseCommandQueue)(queue) };
-    // With the last queue of a context goes what was made for it there.
+    // With the last queue of a context that the program does not hold goes what was made for it there.
     drop(gone);
     status
 }
