@@ -20,7 +20,7 @@ use tensortap::analysis::compare::with_kernels_of;
 use tensortap::analysis::labels::Label;
 use tensortap::format::Dump;
 use tensortap::judge::{RuleBook, Verdict};
-use tensortap::{DumpConfig, DumpLevel, PLATFORMS, RunConfig};
+use tensortap::{DumpConfig, DumpLevel, GoldenVerdict, PLATFORMS, RunConfig};
 
 use common::{listed_scenes, smaller};
 
@@ -38,9 +38,15 @@ fn config(scene: &str, platform: &str, runtime: &str, out: &Path) -> RunConfig {
 }
 
 fn run(config: &RunConfig) -> Dump {
+    judged(config).0
+}
+
+/// A run's dump, and what was said of its outputs.
+fn judged(config: &RunConfig) -> (Dump, GoldenVerdict) {
     common::count_run();
     let report = tensortap::run(config).unwrap_or_else(|error| panic!("{}: {error}", config.scene));
-    Dump::open(&report.dump.expect("dumped").dir).expect("a dump")
+    assert!(report.failure.is_none(), "{}", config.scene);
+    (Dump::open(&report.dump.expect("dumped").dir).expect("a dump"), report.golden)
 }
 
 fn blame_by_golden(dump: &Dump, golden: &Dump) -> Blame {
