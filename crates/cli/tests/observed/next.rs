@@ -37,8 +37,9 @@ fn run(folder: &Path, made: Made<'_>) -> PathBuf {
     let contents: Vec<u8> = (100..164).collect();
     program.write(on("one"), Range(x, 0, N), &contents);
     program.launch("fill", on("one"), &[Range(x, 0, N), Range(y, 0, N)], |memory| {
-        for at in 0..made.written {
-            memory[y][at] = memory[x][at] + u8::from(made.wrong == Some(at));
+        let given = memory[x].clone();
+        for (at, (to, from)) in memory[y].iter_mut().zip(&given).enumerate().take(made.written) {
+            *to = from + u8::from(made.wrong == Some(at));
         }
     });
     program.read(on("one"), Range(y, 0, N));

@@ -108,6 +108,9 @@ fn what_filters_keep_out_is_counted_and_said_where_nothing_is_left() {
     };
     let marked = told("--dump-tensor=marked", "marked");
     assert!(marked.contains("the program marked nothing"), "{marked}");
+    let some = told("--dump-task 0x2", "some");
+    let line = some.lines().find(|line| line.trim_start().starts_with("kept out "));
+    assert!(line.is_some_and(|line| line.contains(" records, by filters and limits")), "{some}");
     let told = told("--dump-task 0x7777", "run");
     assert!(told.contains("nothing is left to read; kept out: "), "{told}");
     assert!(told.contains("by filters and limits (--dump-…)"), "{told}");
