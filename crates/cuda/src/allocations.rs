@@ -1,6 +1,9 @@
 //! The memory that a program has, as far as its addresses say.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    ops::Range,
+};
 
 use tensortap_queue::{Memories, Memory};
 use tensortap_record::MemorySpace;
@@ -82,6 +85,11 @@ impl Allocations {
     /// Whether memory is known at an address.
     pub fn holds(&self, address: u64) -> bool {
         self.memories.find(address).is_some()
+    }
+
+    /// Addresses outside of which no memory is known.
+    pub fn span(&self) -> Range<u64> {
+        self.memories.span()
     }
 
     /// An allocator of the program's has given out a block.

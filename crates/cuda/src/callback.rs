@@ -9,11 +9,11 @@ use tensortap_queue::say;
 
 use crate::{
     calls::{self, Going},
-    content,
+    content::{self, Turn},
     door::Door,
     library::{self, MULTIPLE_SUBSCRIBERS, NotSubscribed, SUCCESS},
     raw::{Call, ENTER, ResourceData},
-    table::{self, FUNCTIONS},
+    table::{self, FUNCTIONS, Function},
 };
 
 /// Functions of the driver.
@@ -35,13 +35,16 @@ thread_local! {
 
 /// Opens the door, and lets CUPTI tell of calls.
 pub fn start() {
-    if Door::open().is_none() {
-        return;
-    }
+    let Some(door) = Door::open() else { return };
     let resources = [CONTEXT_COMES, CONTEXT_GOES, MODULE_LOADED, MODULE_GOES].map(|id| (RESOURCES, id));
-    let functions = FUNCTIONS.iter().map(|function| (DRIVER, function.id));
+    // Where content is looked at, all functions are told of that may do something before which it has to be. Others are called a hundred times for a launch.
+    let all = if door.wants_content { 1..content::FUNCTIONS } else { 1..1 };
+    let functions = FUNCTIONS.iter().map(|function| function.id).chain(all).map(|id| (DRIVER, id));
+    let is_wanted = |domain, id, name: Option<&_>| {
+        domain != DRIVER || table::function(id).is_some() || !content::is_harmless(id, name)
+    };
     // SAFETY: `called` takes what CUPTI gives for these.
-    match unsafe { library::subscribe(called, resources.into_iter().chain(functions)) } {
+    match unsafe { library::subscribe(called, resources.into_iter().chain(functions), is_wanted) } {
         Ok(()) => {}
         Err(NotSubscribed::NoCupti) => say(
             "nothing of CUDA is recorded: libcupti was not found; name it in TENSORTAP_CUPTI (it comes with CUDA, in \
@@ -73,6 +76,12 @@ impl Drop for Inside {
     }
 }
 
+/// What is called here is not the program's.
+pub fn inside<T>(call: impl FnOnce() -> T) -> T {
+    let _inside = Inside::enter();
+    call()
+}
+
 /// What this thread calls from now on is not the program's.
 pub fn stay_inside() {
     let _ = IS_INSIDE.try_with(|inside| inside.set(true));
@@ -99,13 +108,30 @@ unsafe extern "C" fn called(_: *mut c_void, domain: u32, id: u32, data: *const c
 }
 
 fn driver_called(door: &'static Door, id: u32, call: Call<'_>) {
-    let Some(function) = table::function(id) else { return };
+    let function = table::function(id);
+    let waits = door.wants_content && !content::is_harmless(id, call.function_name());
     if call.data.site == ENTER {
-        if let Some(going) = calls::before(door, function, call) {
+        let turn = if waits { door.contents.waiting.enter() } else { Turn::default() };
+        if let Some(mut going) = function.and_then(|function| calls::before(door, function, call)) {
+            if let Going::Command(begun) = &mut going {
+                begun.turn = turn;
+            }
             let _ = GOING_IN.try_with(|going_in| going_in.borrow_mut().push((call.data.correlation, going)));
+        }
+        if waits {
+            content::look_behind(door);
         }
         return;
     }
+    if let Some(function) = function {
+        driver_returned(door, function, call);
+    }
+    if waits {
+        door.contents.waiting.leave();
+    }
+}
+
+fn driver_returned(door: &'static Door, function: &'static Function, call: Call<'_>) {
     let going = GOING_IN.try_with(|going_in| {
         let mut going_in = going_in.borrow_mut();
         let at = going_in.iter().rposition(|(correlation, _)| *correlation == call.data.correlation)?;

@@ -1,6 +1,9 @@
 //! A command goes into its stream, with probes before and behind it.
 
-use std::sync::{Arc, MutexGuard};
+use std::{
+    borrow::Cow,
+    sync::{Arc, MutexGuard},
+};
 
 use tensortap_queue::{Command, Mark, Range, Roles, Submission};
 use tensortap_record::{
@@ -10,7 +13,7 @@ use tensortap_record::{
 
 use crate::{
     calls::kernels::KernelFacts,
-    content::{self, Asked, Device, NotSeen, Seen},
+    content::{self, Asked, Behind, Device, Seen, Sight, Turn},
     door::{Door, Taken},
     probe::{self, Running, Shared, Target},
     streams::{ContextId, Stream},
@@ -67,8 +70,10 @@ pub struct Begun {
     is_filtered: bool,
     blocks: bool,
     taken: Taken,
+    /// The call that it goes in with.
+    pub turn: Turn,
     /// The device that looks at its ranges itself, and the ranges.
-    on_device: Option<(Arc<Device>, Vec<Range>)>,
+    on_device: Option<(Arc<Device>, Arc<[Range]>)>,
     name: &'static str,
     kernel: Option<Arc<KernelFacts>>,
 }
@@ -103,21 +108,21 @@ impl Begun {
             Ok(mark.map(|mark| (task, work, mark)))
         });
         let (task, Work { ranges, name, kernel, .. }, mark) = begun.flatten()?;
+        let ranges: Arc<[Range]> = ranges.into();
         let is_filtered = task.is_filtered();
         let wants = door.wants_content && !is_filtered && !ranges.is_empty();
         let device = if wants { door.contents.device(target.context) } else { None };
         let on_device = device
             .filter(|_| content::can_see(door, &door.contents, taken.stream.device, &ranges))
-            .map(|device| (device, ranges.clone()));
+            .map(|device| (device, Arc::clone(&ranges)));
         let shared = Shared::new(Command::new(task, ranges));
-        let blocks = place.blocks;
-        let begun = Begun { shared, mark, target, is_filtered, blocks, taken, on_device, name, kernel };
-        if !begun.is_filtered && begun.sees_anything(DumpStage::BeforeDispatch) {
-            if begun.on_device.is_some() {
-                begun.look(door, DumpStage::BeforeDispatch);
-            } else {
-                begun.probe(door, DumpStage::BeforeDispatch);
-            }
+        let (turn, blocks) = (Turn::default(), place.blocks);
+        let begun = Begun { shared, mark, target, is_filtered, blocks, taken, turn, on_device, name, kernel };
+        let behind = door.contents.waiting.take(&begun.taken);
+        let is_behind = behind.is_some();
+        begun.look_before(door, behind);
+        if is_behind {
+            door.contents.waiting.looked();
         }
         Some(begun)
     }
@@ -133,28 +138,47 @@ impl Begun {
         self.running().command.seen_at(stage).next().is_some()
     }
 
-    /// Lets the device look at the ranges of a stage; what tells when it has.
-    fn look(&self, door: &Door, stage: DumpStage) -> Option<Seen> {
+    /// Looks at what it is given, and at what the command before it has left, if nobody has.
+    fn look_before(&self, door: &Door, behind: Option<Behind>) {
+        let before = DumpStage::BeforeDispatch;
+        let sees_anything = !self.is_filtered && self.sees_anything(before);
+        if sees_anything && self.on_device.is_some() {
+            self.look(door, before, behind);
+            return;
+        }
+        if let Some(behind) = behind {
+            behind.look(door, &self.taken);
+        }
+        if sees_anything {
+            self.probe(door, before);
+        }
+    }
+
+    /// Lets the device look at the ranges of a stage, and at what the command before has left; what tells when it has.
+    fn look(&self, door: &Door, stage: DumpStage, behind: Option<Behind>) -> Option<Seen> {
         let (device, ranges) = self.on_device.as_ref()?;
-        let ranges: Vec<Range> =
-            ranges.iter().filter(|range| range.roles.is_seen_at(stage)).copied().collect();
+        let ranges = seen_at(ranges, stage);
         if ranges.is_empty() {
             return None;
         }
-        let asked = Asked {
-            device,
-            target: self.target,
-            line: self.taken.stream.line,
-            shared: &self.shared,
-            stage,
-            ranges: &ranges,
-        };
-        let seen = content::enqueue(door, &door.contents, &mut self.taken.scratch(), &asked);
-        match seen {
-            Ok(seen) => return Some(seen),
-            Err(NotSeen::NoRoom) => self.not_seen(door, stage, |_| Some(UncapturedReason::NoRoom)),
-            Err(NotSeen::Refused) => self.not_seen(door, stage, |_| Some(UncapturedReason::NoAccess)),
+        let own = Sight { shared: &self.shared, stage, ranges: &ranges };
+        let both = behind.as_ref().map(|behind| [behind.sight(), own]);
+        let sights = both.as_ref().map_or(std::slice::from_ref(&own), |both| &both[..]);
+        let asked = Asked { device, target: self.target, sights };
+        if let Some(behind) = &behind
+            && !(Arc::ptr_eq(&behind.device, device) && behind.target == self.target && asked.is_one())
+        {
+            behind.look(door, &self.taken);
+            return self.look(door, stage, None);
         }
+        let why = match content::enqueue(door, &self.taken, &asked) {
+            Ok(seen) => return Some(seen),
+            Err(why) => why,
+        };
+        if let Some(behind) = behind {
+            behind.is_not_seen(door, &self.taken, why);
+        }
+        not_seen(door, &self.shared, stage, |_| Some(why.reason()));
         None
     }
 
@@ -167,37 +191,16 @@ impl Begun {
         }
         match probe::enqueue(door, self.target, &self.shared, stage) {
             Ok(missed) => {
-                self.not_seen(door, stage, |place| {
+                not_seen(door, &self.shared, stage, |place| {
                     missed.iter().find(|(missed, _)| *missed == place).map(|(_, reason)| *reason)
                 });
                 true
             }
             Err(_) => {
-                self.not_seen(door, stage, |_| Some(UncapturedReason::NoAccess));
+                not_seen(door, &self.shared, stage, |_| Some(UncapturedReason::NoAccess));
                 false
             }
         }
-    }
-
-    /// Some ranges are not seen: by their places among those of the stage, the reasons why.
-    fn not_seen(&self, door: &Door, stage: DumpStage, why: impl Fn(usize) -> Option<UncapturedReason>) {
-        let mut running = self.running();
-        let seen = running.command.seen_at(stage).enumerate();
-        let missed: Vec<_> =
-            seen.filter_map(|(place, range)| Some((why(place)?, range.arg, range.name))).collect();
-        if missed.is_empty() || running.is_over {
-            return;
-        }
-        if missed.iter().any(|(reason, ..)| *reason == UncapturedReason::NoRoom) {
-            door.no_room();
-        }
-        let task = running.command.task();
-        door.record(|recorder| {
-            for (reason, arg, name) in missed {
-                recorder.not_captured(task, stage, (arg, Role::InOut, name), reason)?;
-            }
-            Ok(())
-        });
     }
 
     /// The call has returned: the probe behind it, or nothing where the driver did not take it.
@@ -208,7 +211,7 @@ impl Begun {
         }
         let is_alone = self.taken.is_alone();
         if !is_alone && !self.is_filtered {
-            self.not_seen(door, DumpStage::AfterCompletion, |_| Some(UncapturedReason::NoProbe));
+            not_seen(door, &self.shared, DumpStage::AfterCompletion, |_| Some(UncapturedReason::NoProbe));
         }
         if self.on_device.is_some() {
             self.finish_on_device(door, is_alone);
@@ -232,8 +235,11 @@ impl Begun {
     }
 
     /// The same, where the device looks by itself.
-    fn finish_on_device(self, door: &Door, is_alone: bool) {
-        let seen = if is_alone { self.look(door, DumpStage::AfterCompletion) } else { None };
+    fn finish_on_device(mut self, door: &Door, is_alone: bool) {
+        if is_alone && !self.blocks && self.waits_behind(door) {
+            return;
+        }
+        let seen = if is_alone { self.look(door, DumpStage::AfterCompletion, None) } else { None };
         if let (None, Some((device, _))) = (seen, &self.on_device) {
             // It ends when what was before it is recorded.
             content::end(&door.contents, device, self.taken.stream.line, &self.shared);
@@ -243,6 +249,23 @@ impl Begun {
         if blocks && seen.is_none_or(|seen| shared.wait_seen(|| seen.is_over())) {
             door.state().streams.host_waited(&[mark]);
         }
+    }
+
+    /// Leaves it to the next call to look behind it, if that can be.
+    fn waits_behind(&mut self, door: &Door) -> bool {
+        let Some((device, ranges)) = self.on_device.take() else { return false };
+        let seen: Arc<[Range]> = match seen_at(&ranges, DumpStage::AfterCompletion) {
+            Cow::Borrowed(_) => Arc::clone(&ranges),
+            Cow::Owned(some) => some.into(),
+        };
+        let is_any = !seen.is_empty();
+        let shared = Arc::clone(&self.shared);
+        let behind = Behind { shared, ranges: seen, device: Arc::clone(&device), target: self.target };
+        if is_any && door.contents.wait_behind(self.turn, &self.taken, behind).is_ok() {
+            return true;
+        }
+        self.on_device = Some((device, ranges));
+        false
     }
 
     /// The driver does not take it: it has done nothing.
@@ -255,6 +278,41 @@ impl Begun {
             recorder.refused(running.command.task(), name)
         });
     }
+}
+
+/// The ranges that are seen at a stage. Of most commands all of them are, which needs no copy.
+fn seen_at(ranges: &[Range], stage: DumpStage) -> Cow<'_, [Range]> {
+    let is_seen = |range: &&Range| range.roles.is_seen_at(stage);
+    match ranges.iter().all(|range| is_seen(&range)) {
+        true => Cow::Borrowed(ranges),
+        false => ranges.iter().filter(is_seen).copied().collect(),
+    }
+}
+
+/// Some ranges of a command are not seen: by their places among those of the stage, the reasons why.
+pub fn not_seen(
+    door: &Door,
+    shared: &Shared,
+    stage: DumpStage,
+    why: impl Fn(usize) -> Option<UncapturedReason>,
+) {
+    let mut running = shared.running();
+    let seen = running.command.seen_at(stage).enumerate();
+    let missed: Vec<_> =
+        seen.filter_map(|(place, range)| Some((why(place)?, range.arg, range.name))).collect();
+    if missed.is_empty() || running.is_over {
+        return;
+    }
+    if missed.iter().any(|(reason, ..)| *reason == UncapturedReason::NoRoom) {
+        door.no_room();
+    }
+    let task = running.command.task();
+    door.record(|recorder| {
+        for (reason, arg, name) in missed {
+            recorder.not_captured(task, stage, (arg, Role::InOut, name), reason)?;
+        }
+        Ok(())
+    });
 }
 
 fn task_info(recorder: &mut ThreadRecorder, taken: &Taken, work: &Work) -> Result<TaskInfo, RecordError> {

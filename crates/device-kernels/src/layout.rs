@@ -58,8 +58,10 @@ pub struct RangeResult {
     pub part: Part,
 }
 
-/// Ranges that go with a launch of CUDA; more lie in a table.
+/// Ranges that go with a launch of CUDA; more lie in a table, or make it one of [`Many`].
 pub const FEW: usize = 16;
+/// Ranges that go with a launch of [`HASH_MANY`](crate::HASH_MANY).
+pub const MANY: usize = 80;
 /// Bytes that a group of [`KEEP`](crate::KEEP) copies.
 pub const CHUNK_BYTES: u64 = 64 << 10;
 
@@ -97,6 +99,16 @@ pub struct Side {
     pub mask: u32,
     /// The ranges, where they are few enough.
     pub few: [Range; FEW],
+}
+
+/// The same with more ranges, which stand behind it: the side's own are not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Many {
+    /// All else.
+    pub side: Side,
+    /// The ranges.
+    pub ranges: [Range; MANY],
 }
 
 /// Content that is kept if it was decided to be new.
@@ -153,6 +165,8 @@ impl Keeping {
 const _: () = {
     assert!(size_of::<Side>() == 104 + FEW * 40 && offset_of!(Side, ticket) == 88);
     assert!(offset_of!(Side, count) == 96 && offset_of!(Side, few) == 104);
+    // All that drivers of every version let a launch be given.
+    assert!(offset_of!(Many, ranges) == size_of::<Side>() && size_of::<Many>() <= 4096);
     assert!(size_of::<Kept>() == 32 && offset_of!(Kept, first_chunk) == 24 && offset_of!(Kept, slot) == 28);
     assert!(size_of::<Keeping>() == 40 + FEW * 32 && offset_of!(Keeping, count) == 32);
     assert!(size_of::<Range>() == 40 && align_of::<Range>() == 8);

@@ -14,7 +14,7 @@
 //!
 //! | kernel | groups | arguments |
 //! | --- | --- | --- |
-//! | [`HASH_LEAVES`] or [`MEASURE_LEAVES`] | [`Plan::bundles`] | a [`Side`], by value: hashes, roots and decisions in one, and a word for the host when they are there |
+//! | [`Plan::hashing`] | its groups | a [`Side`], by value: hashes, roots and decisions in one, and a word for the host when they are there |
 //! | [`KEEP`], if content is wanted | [`Keeping::groups`] | a [`Keeping`], by value: what was decided to be new is copied |
 //!
 //! Leaves belong into the queue of the launch whose memory they read. In OpenCL roots read what leaves left alone, so they may
@@ -33,8 +33,8 @@ mod result;
 
 pub use build::Build;
 pub use decide::{Decision, StoredHashes};
-pub use layout::{CHUNK_BYTES, FEW, Keeping, Kept, Part, Range, RangeResult, Side};
-pub use plan::{BUFFERS, BUNDLE_BYTES, MAX_RANGE_BYTES, Measured, Plan, PlanError, Scratch, Source};
+pub use layout::{CHUNK_BYTES, FEW, Keeping, Kept, MANY, Many, Part, Range, RangeResult, Side};
+pub use plan::{BUFFERS, BUNDLE_BYTES, Hashing, MAX_RANGE_BYTES, Measured, Plan, PlanError, Scratch, Source};
 pub use ptx::{PTX, PTX_ARCHITECTURE, ptx_origin};
 pub use result::Outcome;
 
@@ -46,11 +46,16 @@ pub const SOURCE: &str = concat!(
     include_str!("source/set.c"),
     include_str!("source/roots.c"),
     include_str!("source/leaves.c"),
+    include_str!("source/spread.c"),
     include_str!("source/decide.c"),
 );
 
 /// Hashes of leaves.
 pub const HASH_LEAVES: &str = "tt_hash_leaves";
+/// The same, for little content: several groups share a bundle; CUDA alone.
+pub const HASH_SPREAD: &str = "tt_hash_spread";
+/// The same, for [many](Many) ranges.
+pub const HASH_MANY: &str = "tt_hash_many";
 /// Hashes of leaves, and statistics in the same pass.
 pub const MEASURE_LEAVES: &str = "tt_measure_leaves";
 /// Hash and statistics of ranges from those of their leaves; where a build does not [chain](Build::chains_roots) them.

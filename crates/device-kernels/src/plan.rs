@@ -3,12 +3,16 @@
 use tensortap_abi::DType;
 use tensortap_values::LEAF_BYTES;
 
-use crate::layout::{Part, Range, RangeResult};
+use crate::layout::{FEW, MANY, Part, Range, RangeResult};
 
 /// Leaves of a bundle: their hashes are one block of the root.
 const BUNDLE_LEAVES: u64 = 64;
 /// Content of a work group.
 pub const BUNDLE_BYTES: u64 = BUNDLE_LEAVES * LEAF_BYTES as u64;
+/// Groups that share a bundle where a launch of CUDA has little content.
+pub const SPREAD: u32 = 4;
+/// A launch of more bundles fills every device by itself, and is faster with a bundle for each group.
+const SPREAD_BUNDLES: u32 = 128;
 /// Buffers of an OpenCL launch. A kernel cannot take addresses of buffers from a table, so each is an argument; eight are
 /// more than most launches are given, and cost eight calls to set.
 pub const BUFFERS: usize = 8;
@@ -87,6 +91,19 @@ pub struct Scratch {
     /// Who has arrived where, for builds that [chain roots](crate::Build::chains_roots): zeros before the first launch, and again after
     /// each. All else need not be cleared.
     pub gates: u64,
+}
+
+/// The kernels that hash, of CUDA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hashing {
+    /// [`HASH_LEAVES`](crate::HASH_LEAVES).
+    Bundles,
+    /// [`HASH_SPREAD`](crate::HASH_SPREAD).
+    Spread,
+    /// [`HASH_MANY`](crate::HASH_MANY).
+    Many,
+    /// [`MEASURE_LEAVES`](crate::MEASURE_LEAVES).
+    Measured,
 }
 
 /// One launch.
@@ -176,6 +193,18 @@ impl Plan {
         self.bundles
     }
 
+    /// The kernel that a launch of CUDA has, and its work groups. Of more than [`FEW`] ranges all but [`Hashing::Many`] need a table.
+    #[must_use]
+    pub fn hashing(&self) -> (Hashing, u32) {
+        let has_little = self.bundles <= SPREAD_BUNDLES && !self.measures;
+        match self.ranges.len() {
+            ..=FEW if has_little => (Hashing::Spread, self.bundles * SPREAD),
+            ..=MANY if has_little => (Hashing::Many, self.bundles * SPREAD),
+            _ if self.measures => (Hashing::Measured, self.bundles),
+            _ => (Hashing::Bundles, self.bundles),
+        }
+    }
+
     /// Work groups for the decisions.
     #[must_use]
     pub fn decide_groups(&self, build: &crate::Build) -> usize {
@@ -194,7 +223,7 @@ impl Plan {
         let bundles = u64::from(self.bundles);
         Scratch {
             leaf_hashes: bundles * BUNDLE_LEAVES * size_of::<[u64; 2]>() as u64,
-            sums: bundles * size_of::<[u64; 8]>() as u64,
+            sums: bundles * size_of::<[u64; 8]>() as u64 * u64::from(SPREAD),
             parts: bundles * size_of::<Part>() as u64,
             gates: bundles * size_of::<u32>() as u64,
         }
@@ -260,7 +289,7 @@ mod tests {
         assert_eq!((first.as_slice(), plan.bundles()), (&[0, 1, 2, 3, 5][..], 6));
         assert_eq!(
             plan.scratch(),
-            Scratch { leaf_hashes: 6 * 1024, sums: 6 * 64, parts: 6 * 64, gates: 6 * 4 }
+            Scratch { leaf_hashes: 6 * 1024, sums: 6 * 256, parts: 6 * 64, gates: 6 * 4 }
         );
         assert!(!plan.measures());
     }

@@ -26,7 +26,9 @@ mod tests {
     fn the_code_was_made_of_this_source() {
         let remedy = "make it again: cargo run -p tensortap-device-kernels --example gpu -- ptx";
         assert_eq!(PTX.lines().next(), Some(ptx_origin().as_str()), "{remedy}");
-        for name in [crate::HASH_LEAVES, crate::MEASURE_LEAVES, crate::KEEP] {
+        for name in
+            [crate::HASH_LEAVES, crate::HASH_SPREAD, crate::HASH_MANY, crate::MEASURE_LEAVES, crate::KEEP]
+        {
             assert!(PTX.contains(&format!(".visible .entry {name}(")), "{name}");
         }
     }

@@ -1,5 +1,7 @@
 //! A command with the ranges it is given.
 
+use std::sync::Arc;
+
 use tensortap_record::{
     DType, DumpStage, MAX_DIMS, MemorySpace, RecordError, Role, StringId, Task, Tensor, ThreadRecorder,
 };
@@ -153,13 +155,13 @@ impl Range {
 #[derive(Debug)]
 pub struct Command {
     task: Task,
-    ranges: Vec<Range>,
+    ranges: Arc<[Range]>,
 }
 
 impl Command {
     /// A task that has begun.
-    pub fn new(task: Task, ranges: Vec<Range>) -> Command {
-        Command { task, ranges }
+    pub fn new(task: Task, ranges: impl Into<Arc<[Range]>>) -> Command {
+        Command { task, ranges: ranges.into() }
     }
 
     /// Its number.

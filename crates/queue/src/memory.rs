@@ -1,6 +1,6 @@
 //! The memory that lives on a device.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use tensortap_record::MemorySpace;
 
@@ -70,6 +70,15 @@ impl Memories {
         self.live.remove(&address)
     }
 
+    /// Addresses outside of which no memory lives.
+    pub fn span(&self) -> Range<u64> {
+        let first = self.live.keys().next().copied().unwrap_or(0);
+        // No two overlap, so the last to begin is the last to end.
+        let end =
+            self.live.values().next_back().map_or(0, |last| last.address.saturating_add(last.bytes.max(1)));
+        first..end
+    }
+
     /// The memory that an address lies in.
     ///
     /// ```
@@ -102,6 +111,7 @@ mod tests {
         assert_eq!(memories.find(170), None);
         memories.add(at(0, 140));
         assert_eq!((memories.find(139), memories.find(140)), (Some(at(0, 140)), Some(at(140, 20))));
+        assert_eq!(memories.span(), 0..160);
     }
 
     #[test]

@@ -133,7 +133,7 @@ static hash128 content_hash(const uint8_t *in, uint64_t size) {
 
 // ---------------------------------------------------------------- what a launch is given
 
-enum { OUR_FEW = 16, OUR_UINT8 = 16, OUR_CHUNK = 65536, STORED = 0, NEW = 1, NEW_UNKEPT = 2, UNDECIDED = 3 };
+enum { OUR_FEW = 16, OUR_MANY = 80, OUR_UINT8 = 16, OUR_CHUNK = 65536, STORED = 0, NEW = 1, NEW_UNKEPT = 2, UNDECIDED = 3 };
 struct our_range {
   uint64_t address, bytes;
   uint32_t buffer, first_bundle, dtype, missing, slot, decided;
@@ -155,6 +155,10 @@ struct our_side {
   uint32_t count, mask;
   struct our_range few[OUR_FEW];
 };
+struct our_many {
+  struct our_side side;
+  struct our_range ranges[OUR_MANY];
+};
 struct our_kept {
   const uint8_t *from;
   uint8_t *to;
@@ -168,7 +172,7 @@ struct our_keeping {
   uint32_t count, groups;
   struct our_kept few[OUR_FEW];
 };
-_Static_assert(sizeof(struct our_side) == 744 && sizeof(struct our_keeping) == 552, "as the library lays them out");
+_Static_assert(sizeof(struct our_side) == 744 && sizeof(struct our_many) == 3944 && sizeof(struct our_keeping) == 552, "as the library lays them out");
 
 static void measure(const uint8_t *in, uint64_t size, struct our_result *result) {
   double sum = 0, squares = 0;
@@ -204,8 +208,8 @@ static void say_done(uint64_t *done, uint64_t ticket) {
   if (done) __atomic_store_n(done, ticket, __ATOMIC_RELEASE);
 }
 
-static void run_side(const struct our_side *side, int is_measured) {
-  const struct our_range *ranges = side->count > OUR_FEW ? side->table : side->few;
+static void run_side(const struct our_side *side, const struct our_range *ranges, uint32_t most, int is_measured) {
+  if (side->count > most) fail("a launch has more ranges than it can be given");
   for (uint32_t at = 0; at < side->count; at++) {
     const struct our_range *range = &ranges[at];
     const uint8_t *content = (const uint8_t *)range->address;
@@ -221,8 +225,13 @@ static void run_side(const struct our_side *side, int is_measured) {
   }
   say_done(side->done, side->ticket);
 }
-static void run_hash(const void *side) { run_side(side, 0); }
-static void run_measure(const void *side) { run_side(side, 1); }
+static void run_few(const struct our_side *side, int is_measured) { run_side(side, side->few, OUR_FEW, is_measured); }
+static void run_hash(const void *side) { run_few(side, 0); }
+static void run_measure(const void *side) { run_few(side, 1); }
+static void run_many(const void *given) {
+  const struct our_many *many = given;
+  run_side(&many->side, many->ranges, OUR_MANY, 0);
+}
 
 static void run_keep(const void *given) {
   const struct our_keeping *keeping = given;

@@ -137,7 +137,7 @@ impl Graphs {
 /// As the program's launch: parameters lie where it says.
 pub unsafe fn note(door: &Door, (stream, context): (usize, usize), facts: &KernelFacts, launch: &Launch) {
     // SAFETY: the caller's promise.
-    let Some(given) = (unsafe { launches::given(door, facts, launch, ANY_DEVICE) }) else { return };
+    let Some(given) = (unsafe { launches::given(door, facts, launch) }) else { return };
     let graph = door.driver.captured_graph(stream);
     let mut state = door.state();
     let state = &mut *state;
@@ -310,7 +310,7 @@ impl Walk<'_> {
         };
         let facts = KernelFacts::of(self.door, None, launch.function);
         // SAFETY: the driver has the parameters of a node there, or the program that gives them.
-        let Some(given) = (unsafe { launches::given(self.door, &facts, &launch, ANY_DEVICE) }) else {
+        let Some(given) = (unsafe { launches::given(self.door, &facts, &launch) }) else {
             return unseen("parameters of a kernel of the graph");
         };
         let state = self.door.state();

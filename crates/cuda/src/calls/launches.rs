@@ -11,7 +11,7 @@ use super::{graphs, kernels::KernelFacts, modules::Code};
 use crate::{
     allocations::{Device, Reach},
     calls::{handle, place, stream_of},
-    door::{Door, Taken},
+    door::{Door, State, Taken},
     enqueue::{Begun, Place, Work},
     parameters::{self, Given},
     raw::{self, Call},
@@ -143,7 +143,7 @@ pub fn launch(
     let taken = Taken::new(door.stream(place.stream, place.context)?);
     let device = taken.stream.device;
     // SAFETY: the program's launch has its parameters where it says, until it returns.
-    let given = unsafe { given(door, &facts, launch, device) };
+    let given = unsafe { given(door, &facts, launch) };
     Begun::new(door, &place, taken, |recorder| {
         let info = TaskInfo { id, ..info(facts.id(recorder)?, launch) };
         let mut work = Work { info, kernel: Some(Arc::clone(&facts)), ..Work::default() };
@@ -184,12 +184,17 @@ fn info(kernel: tensortap_record::KernelId, launch: &Launch) -> TaskInfo {
     TaskInfo { grid, group, work_dims: 3, shared_bytes, cluster, launch_flags, ..TaskInfo::of(kernel) }
 }
 
+/// Says of an address whether memory is there. Most words of parameters are far from any.
+fn live(state: &State) -> impl Fn(u64) -> bool {
+    let span = state.allocations.span();
+    move |address| span.contains(&address) && state.allocations.holds(address)
+}
+
 /// What a launch is given; none where the driver does not say what its parameters are.
 ///
 /// # Safety
 /// As the program's launch: parameters lie where it says.
-pub unsafe fn given(door: &Door, facts: &KernelFacts, launch: &Launch, device: Device) -> Option<Vec<Given>> {
-    let is_live = |state: &crate::door::State, address| state.allocations.reach(address, device, 1).is_some();
+pub unsafe fn given(door: &Door, facts: &KernelFacts, launch: &Launch) -> Option<Vec<Given>> {
     let places = facts.parameters.as_deref();
     if launch.parameters != 0 {
         let places = places?;
@@ -200,7 +205,7 @@ pub unsafe fn given(door: &Door, facts: &KernelFacts, launch: &Launch, device: D
             // SAFETY: the caller's promise.
             unsafe { raw::bytes(start, place.size) }
         });
-        return Some(parameters::scan(each, |address| is_live(&state, address)));
+        return Some(parameters::scan(each, live(&state)));
     }
     // SAFETY: the caller's promise.
     let buffer = unsafe { buffer(launch.extra) };
@@ -209,12 +214,10 @@ pub unsafe fn given(door: &Door, facts: &KernelFacts, launch: &Launch, device: D
         Some(places) => {
             let each =
                 places.iter().map(|place| buffer.get(place.offset..place.offset + place.size).unwrap_or(&[]));
-            Some(parameters::scan(each, |address| is_live(&state, address)))
+            Some(parameters::scan(each, live(&state)))
         }
         // All of them as one: words in it point wherever they do.
-        None if !buffer.is_empty() => {
-            Some(parameters::scan([buffer].into_iter(), |address| is_live(&state, address)))
-        }
+        None if !buffer.is_empty() => Some(parameters::scan([buffer].into_iter(), live(&state))),
         None => None,
     }
 }
@@ -261,12 +264,8 @@ impl Work {
         device: Device,
     ) -> Result<(), RecordError> {
         let mut args = self.behind()..u16::MAX;
-        for variable in &code.variables {
+        for (variable, reach) in code.variables.iter().zip(reaches(door, code, device)) {
             let (Some(arg), name) = (args.next(), variable.name(recorder)?) else { break };
-            let reach = variable.at.and_then(|(address, bytes)| {
-                let reach = door.state().allocations.reach(address, device, bytes.min(door.max_range))?;
-                reach.is_readable.then_some((address, bytes, reach))
-            });
             match reach {
                 Some((address, bytes, reach)) => {
                     let range = Range::dense((address, reach.bytes), 0, reach.bytes, None);
@@ -309,7 +308,8 @@ impl Work {
         (facts, given): (&KernelFacts, Vec<Given>),
         device: Device,
     ) -> Result<(), RecordError> {
-        for given in given {
+        let extents = extents(door, &given, device);
+        for (given, extent) in given.into_iter().zip(extents) {
             let (arg, address, name) = match given {
                 Given::Value { arg, bytes } => {
                     self.values.push((arg, bytes));
@@ -320,7 +320,6 @@ impl Work {
                     (arg, address, facts.name_inside(recorder, (of, at))?)
                 }
             };
-            let extent = door.state().allocations.extent(address, device, door.max_range);
             match extent {
                 Some(extent) if extent.is_readable => {
                     let range = Range::dense((address, extent.bytes), 0, extent.bytes, None);
@@ -332,4 +331,30 @@ impl Work {
         }
         Ok(())
     }
+}
+
+/// How far each of a launch's pointers reaches.
+fn extents(door: &Door, given: &[Given], device: Device) -> Vec<Option<Reach>> {
+    let state = door.state();
+    let extent = |given: &Given| match *given {
+        Given::Value { .. } => None,
+        Given::Pointer { address, .. } | Given::Inside { address, .. } => {
+            state.allocations.extent(address, device, door.max_range)
+        }
+    };
+    given.iter().map(extent).collect()
+}
+
+/// Where each variable of a module lies, its size, and how far it can be read; none where it cannot.
+fn reaches(door: &Door, code: &Code, device: Device) -> Vec<Option<(u64, u64, Reach)>> {
+    if code.variables.is_empty() {
+        return Vec::new();
+    }
+    let state = door.state();
+    let variables = code.variables.iter().map(|variable| {
+        let (address, bytes) = variable.at?;
+        let reach = state.allocations.reach(address, device, bytes.min(door.max_range))?;
+        reach.is_readable.then_some((address, bytes, reach))
+    });
+    variables.collect()
 }

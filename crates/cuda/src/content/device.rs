@@ -6,7 +6,9 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use tensortap_device_kernels::{HASH_LEAVES, KEEP, MEASURE_LEAVES, PTX, StoredHashes};
+use tensortap_device_kernels::{
+    HASH_LEAVES, HASH_MANY, HASH_SPREAD, Hashing, KEEP, MEASURE_LEAVES, PTX, StoredHashes,
+};
 use tensortap_queue::{GRAIN, Rooms};
 use tensortap_sync::Flag;
 
@@ -16,7 +18,7 @@ use crate::{
     library::{Driver, SUCCESS, Status},
 };
 
-/// Bundles that launches of all streams work in at a time: 8 GiB of content. 1,156 bytes each.
+/// Bundles that launches of all streams work in at a time: 8 GiB of content. 1,348 bytes each.
 const BUNDLES: u64 = 32 << 10;
 /// Pieces of it are of so many bundles, or a multiple: 64 MiB of content.
 const PIECE: u64 = GRAIN;
@@ -55,11 +57,9 @@ pub fn loading<T>(load: impl FnOnce() -> T) -> T {
 pub struct Device {
     /// The context.
     pub context: usize,
-    /// Kernels: hashes alone, hashes and statistics, copies of what is new.
-    pub hash: usize,
-    /// As above.
-    pub measure: usize,
-    /// As above.
+    /// Kernels that hash: with a bundle for each group, with several groups for a bundle, the same of many ranges, and with statistics.
+    hash: [usize; 4],
+    /// The kernel that copies what is new.
     pub keep: usize,
     /// What is added to an address of findings so that the device finds them.
     pub findings_at: u64,
@@ -93,8 +93,8 @@ impl Device {
         let findings = contents.findings().ok_or("there is no memory for what it finds")?;
         let code = CString::new(PTX).map_err(|error| error.to_string())?;
         let loaded = driver.within(context, || {
-            let names =
-                [HASH_LEAVES, MEASURE_LEAVES, KEEP].map(|name| CString::new(name).unwrap_or_default());
+            let names = [HASH_LEAVES, HASH_SPREAD, HASH_MANY, MEASURE_LEAVES, KEEP]
+                .map(|name| CString::new(name).unwrap_or_default());
             let names = names.each_ref().map(CString::as_c_str);
             Device::load_here(driver, contents, context, (&code, names), findings.memory())
         });
@@ -108,11 +108,11 @@ impl Device {
         driver: &Driver,
         contents: &Contents,
         context: usize,
-        (code, names): (&CStr, [&CStr; 3]),
+        (code, names): (&CStr, [&CStr; 5]),
         findings: (usize, u64),
     ) -> Result<Device, (&'static str, Status)> {
         let failed = |what| move |status| (what, status);
-        let [hash, measure, keep] =
+        let [hash, spread, many, measure, keep] =
             driver.load_code(code, names).map_err(failed("the driver does not load it"))?;
         let registered = driver.register(findings.0, findings.1);
         let findings_device = driver.device_pointer(findings.0).map_err(|status| {
@@ -124,7 +124,7 @@ impl Device {
         let memory = "there is no device memory for it";
         let allocate = |bytes| driver.allocate(bytes).map_err(failed(memory));
         let mut scratch = [0; 4];
-        for (place, bytes) in scratch.iter_mut().zip([1024, 64, 64, 4]) {
+        for (place, bytes) in scratch.iter_mut().zip([1024, 256, 64, 4]) {
             *place = allocate(BUNDLES * bytes)?;
         }
         let words = [allocate(PIECES * COUNTS_BYTES)?, allocate(PIECES * DECISIONS_BYTES)?];
@@ -138,8 +138,7 @@ impl Device {
         }
         let device = Device {
             context,
-            hash,
-            measure,
+            hash: [hash, spread, many, measure],
             keep,
             findings_at: findings_device.wrapping_sub(findings.0 as u64),
             scratch,
@@ -185,6 +184,17 @@ impl Device {
         unsafe { driver.fill(at, 0, (u64::from(mask) + 1) * 4, self.copies) }
     }
 
+    /// A kernel that hashes.
+    pub fn kernel(&self, hashing: Hashing) -> usize {
+        let [bundles, spread, many, measured] = self.hash;
+        match hashing {
+            Hashing::Bundles => bundles,
+            Hashing::Spread => spread,
+            Hashing::Many => many,
+            Hashing::Measured => measured,
+        }
+    }
+
     /// Counts and decisions of the piece that begins at a bundle.
     pub fn words(&self, bundle: u64) -> [u64; 2] {
         let piece = bundle / PIECE;
@@ -195,7 +205,7 @@ impl Device {
     /// Memory to work in from a bundle on: leaf hashes, sums, parts, gates.
     pub fn scratch(&self, bundle: u64) -> [u64; 4] {
         let [hashes, sums, parts, gates] = self.scratch;
-        [hashes + bundle * 1024, sums + bundle * 64, parts + bundle * 64, gates + bundle * 4]
+        [hashes + bundle * 1024, sums + bundle * 256, parts + bundle * 64, gates + bundle * 4]
     }
 
     fn calls(&self) -> MutexGuard<'_, bool> {

@@ -11,10 +11,10 @@ use tensortap_queue::Command;
 use tensortap_record::{DumpStage, Found, Incoming, RecordError, Role, ThreadRecorder, UncapturedReason};
 
 use super::{
-    Contents, PATIENCE, Pending,
+    Contents, PATIENCE, behind,
     device::Device,
     moving::{Moving, give},
-    side::InRing,
+    pending::{InRing, Part, Pending},
 };
 use crate::door::Door;
 
@@ -54,6 +54,8 @@ struct Line {
 struct First {
     side: Pending,
     findings: Findings,
+    /// By findings, the range with which new content was recorded.
+    brought: Vec<Option<usize>>,
     since: Instant,
 }
 
@@ -91,6 +93,8 @@ impl Harvest {
                 return;
             }
             if is_idle {
+                // All room is free then: whoever gives it back must not wait for it.
+                behind::look_if_late(door);
                 self.sleep(contents);
                 (pause, still_since) = (SHORTEST, Instant::now());
             } else {
@@ -113,6 +117,11 @@ impl Harvest {
         let mut inbox = contents.inbox();
         inbox.sleeps = true;
         while inbox.sides.is_empty() && !contents.closing.is_raised() {
+            if contents.waiting.is_any() {
+                let waited = contents.changed.wait_timeout(inbox, behind::SOON);
+                inbox = waited.unwrap_or_else(PoisonError::into_inner).0;
+                break;
+            }
             inbox = contents.changed.wait(inbox).unwrap_or_else(PoisonError::into_inner);
         }
         inbox.sleeps = false;
@@ -176,97 +185,114 @@ impl Harvest {
     fn begin(&mut self, door: &Door, contents: &Contents, side: Pending) -> First {
         let findings = side.findings(contents);
         side.give_back(contents);
-        let shared = Arc::clone(&side.shared);
-        let mut running = shared.running();
-        for (place, (found, decision)) in findings.iter().enumerate() {
-            let kept = side.kept.get(place).copied().flatten();
-            match kept {
-                // The driver did not take its command.
-                Some(kept) if running.is_over => {
-                    give(&side.device, kept);
-                    if is_new(*decision) {
-                        self.lose(door, Some(&side.device), vec![found.hash]);
-                    }
-                }
-                Some(kept) if is_new(*decision) => {
-                    self.record_new(door, &side, &mut running.command, (place, kept), found, *decision);
-                }
-                Some(kept) => give(&side.device, kept),
-                None => {}
+        let mut brought = vec![None; side.kept.len()];
+        for (slot, (kept, brought)) in side.kept.iter().zip(&mut brought).enumerate() {
+            let Some(kept) = *kept else { continue };
+            let (found, decision) = findings[side.slots.firsts()[slot]];
+            if is_new(decision) {
+                *brought = self.record_new(door, &side, (slot, kept), &found, decision);
+            } else {
+                give(&side.device, kept);
             }
         }
-        drop(running);
-        First { side, findings, since: Instant::now() }
+        First { side, findings, brought, since: Instant::now() }
     }
 
     /// Records the rest of a side.
-    fn finish(&mut self, door: &Door, contents: &Contents, First { side, findings, .. }: &First) {
-        let mut running = side.shared.running();
-        if running.is_over {
-            return;
-        }
-        for (place, (found, decision)) in findings.iter().enumerate() {
-            let is_kept = side.kept.get(place).is_some_and(Option::is_some);
-            if !(is_kept && is_new(*decision)) {
-                self.record_known(door, contents, side, &mut running.command, (place, found));
-            }
-        }
-        let command = &mut running.command;
-        contents.record(door, |recorder| command.seen(recorder, side.stage));
-        if side.stage == DumpStage::AfterCompletion {
-            running.is_over = true;
-            drop(running);
-            side.shared.told();
+    fn finish(&mut self, door: &Door, contents: &Contents, first: &First) {
+        for part in &first.side.parts {
+            self.finish_part(door, contents, first, part);
         }
     }
 
-    /// Records a range with content that is new.
+    fn finish_part(&mut self, door: &Door, contents: &Contents, first: &First, part: &Part) {
+        let First { side, findings, brought, .. } = first;
+        let mut running = part.shared.running();
+        if running.is_over {
+            return;
+        }
+        for place in part.places.clone() {
+            let by = brought.get(side.slots.of(place)).copied().flatten();
+            if by != Some(place) {
+                self.record_known(
+                    door,
+                    contents,
+                    part,
+                    &mut running.command,
+                    place,
+                    &findings[place].0,
+                    by.is_some(),
+                );
+            }
+        }
+        let command = &mut running.command;
+        contents.record(door, |recorder| command.seen(recorder, part.stage));
+        if part.stage == DumpStage::AfterCompletion {
+            running.is_over = true;
+            drop(running);
+            part.shared.told();
+        }
+    }
+
+    /// Records content that is new, with the first of its ranges that takes it; which that is. Filters may want what one command is given and not what another
+    /// has left.
     fn record_new(
         &mut self,
         door: &Door,
         side: &Pending,
-        command: &mut Command,
-        (place, kept): (usize, InRing),
+        (slot, kept): (usize, InRing),
         found: &Found,
         decision: Decision,
-    ) {
-        let mut lost = Vec::new();
-        let begun = match command.elsewhere(side.stage, place) {
-            Ok(Some((task, tensor))) => {
-                self.patiently(door, |recorder| recorder.incoming(task, side.stage, &tensor, found)).flatten()
+    ) -> Option<usize> {
+        for (part, place) in side.ranges_of(slot) {
+            let mut running = part.shared.running();
+            // The driver did not take its command.
+            if running.is_over {
+                continue;
             }
-            _ => None,
-        };
-        if let Some(incoming) = begun {
+            let Ok(Some((task, tensor))) = running.command.elsewhere(part.stage, place - part.places.start)
+            else {
+                continue;
+            };
+            let begun = self.patiently(door, |recorder| recorder.incoming(task, part.stage, &tensor, found));
+            let Some(incoming) = begun.flatten() else { continue };
             if decision == Decision::New {
                 self.stored.insert(found.hash);
                 self.lost.remove(&found.hash);
             }
+            let mut lost = Vec::new();
             self.moving.begin(door, &side.device, incoming, (kept, found.hash), &mut lost);
-        } else {
-            // A filter, or nobody who takes it.
-            give(&side.device, kept);
-            lost.push(found.hash);
+            self.lose(door, Some(&side.device), lost);
+            return Some(place);
         }
-        self.lose(door, Some(&side.device), lost);
+        // A filter, or nobody who takes it.
+        give(&side.device, kept);
+        self.lose(door, Some(&side.device), vec![found.hash]);
+        None
     }
 
-    /// Records a range whose content is stored, or is not kept.
+    /// Records a range whose content is stored, is another range's as well (`is_brought`), or is not kept.
+    #[expect(clippy::too_many_arguments, reason = "a range and all that is known of it")]
     fn record_known(
         &mut self,
         door: &Door,
         contents: &Contents,
-        side: &Pending,
+        part: &Part,
         command: &mut Command,
-        (place, found): (usize, &Found),
+        place: usize,
+        found: &Found,
+        is_brought: bool,
     ) {
-        let Ok(Some((task, tensor))) = command.elsewhere(side.stage, place) else { return };
+        let Ok(Some((task, tensor))) = command.elsewhere(part.stage, place - part.places.start) else {
+            return;
+        };
+        let is_stored = self.stored.contains(&found.hash) || is_brought && !self.lost.contains(&found.hash);
         if contents.wants_payloads && tensor.content_bytes() == Some(0) {
-            self.record_nothing(door, |recorder| recorder.incoming(task, side.stage, &tensor, found));
-        } else if contents.wants_payloads && self.stored.contains(&found.hash) {
-            self.patiently(door, |recorder| recorder.found_again(task, side.stage, &tensor, found));
+            self.record_nothing(door, |recorder| recorder.incoming(task, part.stage, &tensor, found));
+        } else if contents.wants_payloads && is_stored {
+            self.patiently(door, |recorder| recorder.found_again(task, part.stage, &tensor, found));
         } else {
-            contents.record(door, |recorder| recorder.found(task, side.stage, &tensor, found));
+            contents.record(door, |recorder| recorder.found(task, part.stage, &tensor, found));
         }
     }
 
@@ -334,20 +360,21 @@ impl Harvest {
                 "some commands were under way when the process ended: what they left was not seen",
             );
         }
-        for side in lines.into_values().flat_map(|line| line.sides) {
-            let mut running = side.shared.running();
+        let sides = lines.values().flat_map(|line| &line.sides);
+        for part in sides.flat_map(|side| &side.parts) {
+            let mut running = part.shared.running();
             if running.is_over {
                 continue;
             }
             let ranges: Vec<_> = running
                 .command
-                .seen_at(side.stage)
+                .seen_at(part.stage)
                 .map(|range| (range.arg, Role::InOut, range.name))
                 .collect();
             let task = running.command.task();
             contents.record(door, |recorder| {
                 ranges.into_iter().try_for_each(|range| {
-                    recorder.not_captured(task, side.stage, range, UncapturedReason::NoAccess).map(|_| ())
+                    recorder.not_captured(task, part.stage, range, UncapturedReason::NoAccess).map(|_| ())
                 })
             });
         }

@@ -8,7 +8,7 @@ use std::{
 
 use tensortap_record::{Incoming, RecordError, Ticket};
 
-use super::{device::Device, side::InRing};
+use super::{device::Device, pending::InRing};
 use crate::{door::Door, library::SUCCESS};
 
 /// A copy that is under way.

@@ -1,8 +1,8 @@
 //! One plan on a CUDA device.
 
 use tensortap_device_kernels::{
-    Build, Decision, FEW, HASH_LEAVES, KEEP, Keeping, Kept, MEASURE_LEAVES, Plan, RangeResult, Side,
-    StoredHashes,
+    Build, Decision, FEW, HASH_LEAVES, HASH_MANY, HASH_SPREAD, Hashing, KEEP, Keeping, Kept, MEASURE_LEAVES,
+    Many, Plan, RangeResult, Side, StoredHashes,
 };
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -14,6 +14,8 @@ pub const BUILD: Build = Build::CUDA;
 pub struct Kernels<'d> {
     pub device: &'d Device,
     hash_leaves: Kernel,
+    hash_spread: Kernel,
+    hash_many: Kernel,
     measure_leaves: Kernel,
     keep: Kernel,
 }
@@ -39,6 +41,8 @@ impl<'d> Kernels<'d> {
         Ok(Kernels {
             device,
             hash_leaves: kernel(HASH_LEAVES)?,
+            hash_spread: kernel(HASH_SPREAD)?,
+            hash_many: kernel(HASH_MANY)?,
             measure_leaves: kernel(MEASURE_LEAVES)?,
             keep: kernel(KEEP)?,
         })
@@ -68,8 +72,22 @@ impl<'d> Kernels<'d> {
 
     fn launch_side(&self, side: &Side, prepared: &Prepared<'_>, stream: Stream) -> Result<(), String> {
         let plan = &prepared.plan;
-        let kernel = if plan.measures() { self.measure_leaves } else { self.hash_leaves };
-        self.device.launch(kernel, plan.bundles(), BUILD.group, side.as_bytes(), stream)
+        let (hashing, groups) = plan.hashing();
+        let given =
+            |side: &Side, kernel| self.device.launch(kernel, groups, BUILD.group, side.as_bytes(), stream);
+        match hashing {
+            Hashing::Bundles => given(side, self.hash_leaves),
+            Hashing::Spread => given(side, self.hash_spread),
+            Hashing::Measured => given(side, self.measure_leaves),
+            Hashing::Many => {
+                let mut many = Many { side: *side, ..Many::new_zeroed() };
+                many.ranges[..plan.ranges().len()].copy_from_slice(plan.ranges());
+                if side.few[0].decided != 0 {
+                    many.ranges.iter_mut().for_each(|range| range.decided = 1);
+                }
+                self.device.launch(self.hash_many, groups, BUILD.group, many.as_bytes(), stream)
+            }
+        }
     }
 
     /// Results of a plan, in the order of its sources.

@@ -21,8 +21,11 @@ pub fn speed(kernels: &Kernels<'_>) -> Result<(), String> {
         chunk.iter_mut().for_each(|byte| *byte &= 0xbf);
         memory.write(at, &chunk)?;
     }
-    println!("{:<44}{:>12}{:>12}{:>12}", "microseconds (GB/s of content)", "256 KiB", "16 MiB", "1 GiB");
-    let sizes = [256 << 10, 16 << 20, 1 << 30];
+    println!(
+        "{:<44}{:>12}{:>17}{:>17}{:>17}{:>17}",
+        "microseconds (GB/s of content)", "4 KiB", "256 KiB", "4 MiB", "32 MiB", "1 GiB"
+    );
+    let sizes = [4 << 10, 256 << 10, 4 << 20, 32 << 20, 1 << 30];
     let row = |name: &str, measure: &dyn Fn(usize) -> Result<f64, String>| -> Result<(), String> {
         let mut line = format!("{name:<36}");
         for bytes in sizes {

@@ -270,7 +270,7 @@ FN void tt_bundle(const u32 measured, GLOBAL const u8 *first, const tt_range *ra
             range = side.few[tt_range_of(side.few, side.count, bundle)];                                      \
         tt_bundle(measured, (const u8 *)range.address, &range, bundle, side.leaf_hashes, side.sums,           \
                   side.parts, secret, shares, added, group_parts);                                            \
-        tt_chain_on(&side, &range, bundle, measured, secret, shares, group_parts);                            \
+        tt_chain_on(&side, &range, bundle, 1, measured, secret, shares, group_parts);                         \
     }
 #else
 /* A kernel cannot be handed the addresses of buffers in a table, so they are arguments. */

@@ -71,6 +71,8 @@ typedef ulong2 tt_words;
 
 #define LEAF_BYTES 4096u
 #define BUNDLE_LEAVES 64u
+/* Groups that share a bundle where a launch has little content. */
+#define SPREAD 4u
 /* Accumulators of a leaf go in pairs: 16 bytes of a stripe make two. */
 #define PAIRS (4 / TT_LANES)
 
@@ -139,6 +141,15 @@ typedef struct {
     u32 mask;
     tt_range few[FEW];
 } tt_side;
+
+/* Ranges that go with a launch which has many. */
+#define MANY 80u
+
+/* The same of many ranges; twin of `Many`. The side's own are not used. */
+typedef struct {
+    tt_side side;
+    tt_range ranges[MANY];
+} tt_many;
 
 /* Content that is kept if it is new; twin of `Kept`. */
 typedef struct {

@@ -70,13 +70,19 @@ FN void tt_seed_secret(LOCAL u64 *secret, u64 seed) {
 }
 
 /* Bundles from `begin` to `end` of a range: their blocks go into the accumulators, their parts into that of the range so
-   far, which the first work item has. All of them are done; `sums` has room for a segment. */
-FN void tt_segment(const tt_range *range, u32 begin, u32 end, GLOBAL const u64 *bundle_sums, GLOBAL const tt_part *parts,
-                   u32 measured, LOCAL const u64 *secret, LOCAL u64 *sums, LOCAL u64 *accs, LOCAL tt_part *group_parts,
+   far, which the first work item has. All of them are done; `sums` has room for a segment. Each bundle has the sums of `spread` groups. */
+FN void tt_segment(const tt_range *range, u32 begin, u32 end, const u32 spread, GLOBAL const u64 *bundle_sums,
+                   GLOBAL const tt_part *parts, u32 measured, LOCAL const u64 *secret, LOCAL u64 *sums, LOCAL u64 *accs, LOCAL tt_part *group_parts,
                    tt_part *part) {
     u32 whole = (tt_leaves_of(range->bytes) - 1) / BUNDLE_LEAVES, blocks = (end < whole ? end : whole) - begin;
-    for (u32 i = MY_ITEM; i < 8 * blocks; i += TT_GROUP)
-        sums[i] = FRESH(bundle_sums + (u64)8 * (range->first_bundle + begin) + i);
+    for (u32 i = MY_ITEM; i < 8 * blocks; i += TT_GROUP) {
+        GLOBAL const u64 *of_groups = bundle_sums + (u64)8 * spread * (range->first_bundle + begin + i / 8) + i % 8;
+        u64 sum = 0;
+#pragma unroll
+        for (u32 group = 0; group < spread; group++)
+            sum += FRESH(of_groups + 8 * group);
+        sums[i] = sum;
+    }
     BARRIER();
     for (u32 i = MY_ITEM; i < 8; i += TT_GROUP)
         accs[i] = tt_chain(accs[i], sums + i, blocks, secret[16 + i]);
@@ -149,37 +155,40 @@ FN void tt_found(const tt_side *side, const tt_range *range, const u64 *hash, co
     tt_finish(side->finished, side->count, side->done, side->ticket);
 }
 
-FN void tt_chain_on(const tt_side *side, const tt_range *range, u32 bundle, const u32 measured, LOCAL u64 *secret,
-                    LOCAL u64 *room, LOCAL tt_part *group_parts) {
+FN void tt_chain_on(const tt_side *side, const tt_range *range, u32 bundle, const u32 spread, const u32 measured,
+                    LOCAL u64 *secret, LOCAL u64 *room, LOCAL tt_part *group_parts) {
     const u64 *leaf_hashes = side->leaf_hashes;
     u64 *sums = side->sums;
     tt_part *parts = side->parts;
     u32 leaves = tt_leaves_of(range->bytes), bundles = (leaves + BUNDLE_LEAVES - 1) / BUNDLE_LEAVES;
+    /* Groups that have leaves: each has as many, and the last ones may have none. */
+    u32 groups = (leaves - 1) / (BUNDLE_LEAVES / spread) + 1;
     u32 segment = (bundle - range->first_bundle) / SEGMENT, entered = 0;
     GLOBAL const u64 *hashes = leaf_hashes + (u64)2 * BUNDLE_LEAVES * range->first_bundle;
-    GLOBAL u64 *state = sums + (u64)8 * range->first_bundle;
+    GLOBAL u64 *state = sums + (u64)8 * spread * range->first_bundle;
     LOCAL u64 *accs = room + 8 * SEGMENT, *word = accs + 8;
     tt_part part;
     for (;; segment++) {
         u32 begin = segment * SEGMENT, end = begin + SEGMENT < bundles ? begin + SEGMENT : bundles;
-        if (!tt_arrives_last(side->gates + range->first_bundle + begin, end - begin + (segment > 0), word))
+        u32 expected = (end == bundles ? groups : end * spread) - begin * spread + (segment > 0);
+        if (!tt_arrives_last(side->gates + range->first_bundle + begin, expected, word))
             return;
         if (!entered) {
             entered = 1;
             if (leaves >= 16)
                 tt_seed_secret(secret, range->bytes);
             if (MY_ITEM < 8)
-                accs[MY_ITEM] = segment == 0 ? tt_first[MY_ITEM] : FRESH(state + (u64)8 * (begin - 1) + MY_ITEM);
+                accs[MY_ITEM] = segment == 0 ? tt_first[MY_ITEM] : FRESH(state + (u64)8 * spread * (begin - 1) + MY_ITEM);
             tt_part_of_nothing(&part);
             if (segment > 0 && measured && MY_ITEM == 0)
                 part = parts[range->first_bundle + begin - 1];
             BARRIER();
         }
-        tt_segment(range, begin, end, sums, parts, measured, secret, room, accs, group_parts, &part);
+        tt_segment(range, begin, end, spread, sums, parts, measured, secret, room, accs, group_parts, &part);
         if (end == bundles)
             break;
         if (MY_ITEM < 8)
-            state[(u64)8 * (end - 1) + MY_ITEM] = accs[MY_ITEM];
+            state[(u64)8 * spread * (end - 1) + MY_ITEM] = accs[MY_ITEM];
         if (measured && MY_ITEM == 0)
             parts[range->first_bundle + end - 1] = part;
     }
@@ -217,7 +226,7 @@ tt_roots(GLOBAL const tt_range *ranges, GLOBAL const u64 *leaf_hashes, GLOBAL co
     BARRIER();
     for (u32 begin = 0; begin < bundles; begin += SEGMENT) {
         u32 end = begin + SEGMENT < bundles ? begin + SEGMENT : bundles;
-        tt_segment(&range, begin, end, sums, parts, measured, secret, room, accs, group_parts, &part);
+        tt_segment(&range, begin, end, 1, sums, parts, measured, secret, room, accs, group_parts, &part);
     }
     if (leaves >= 16)
         tt_root_tail(accs, hashes, leaves, secret, room);
