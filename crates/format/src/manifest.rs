@@ -310,7 +310,7 @@ impl JsonInput<'_> {
 
     fn uncaptured_element(&self, arg: &UncapturedRecord) -> serde_json::Value {
         let task = self.tasks.by_id(arg.task_id);
-        let names = self.definitions.of_argument(task, &self.info.kernels, 0, arg.arg_index);
+        let names = self.definitions.of_argument(task, &self.info.kernels, arg.name, arg.arg_index);
         json!({
             "task_id": Hex64(arg.task_id),
             "func_id": active(&task.func_id).collect::<Vec<_>>(),

@@ -58,7 +58,7 @@ pub enum UncapturedReason {
     NoRoom = 9,
     /// It lies in memory that the device may not read, or that is not known.
     NoAccess = 10,
-    /// Variables that live as long as the program: no argument leads to them, and the driver does not say where they are.
+    /// Variables that live as long as the program: no argument leads to them, and the driver does not say where they are, or they are more than are looked at.
     Variables = 11,
     /// Memory behind a texture or a surface, whose handle is a value among the arguments.
     Texture = 12,
@@ -107,7 +107,7 @@ impl UncapturedReason {
                 "it lies in memory that its device may not read, or that is not known"
             }
             UncapturedReason::Variables => {
-                "variables of the program, which no argument leads to, and whose place the driver does not tell"
+                "variables of the program, which no argument leads to, and which are not looked at"
             }
             UncapturedReason::Texture => {
                 "memory behind a texture or a surface, of which the handle alone is recorded"

@@ -100,7 +100,8 @@ fn conclude(report: &RecordingReport, args: &RecordArgs, output: Output) -> anyh
     mut_arg("dump_collect", |arg| arg.hide(true)),
     mut_arg("dump_policy", |arg| arg.help("When the dump cannot keep up: hold up the program, or drop and count [default: block]")),
     mut_arg("dump_liveness", |arg| arg.help("Silence of the recorder after which the program goes on without a dump; 0 is never [default: 30s]")),
-    mut_arg("dump_arena", |arg| arg.help("Memory for content on its way to the recorder, per recording thread [default: 4MiB]"))
+    mut_arg("dump_arena", |arg| arg.help("Memory for content on its way to the recorder, per recording thread [default: 4MiB]")),
+    mut_arg("dump_records", |arg| arg.help("Records per buffer [default: 256]"))
 )]
 pub struct RecordArgs {
     /// Program to record, and its arguments

@@ -279,7 +279,7 @@ impl Work {
             self.unread.push((
                 arg,
                 recorder.string("more variables of the module")?,
-                UncapturedReason::NoRoom,
+                UncapturedReason::Variables,
             ));
         }
         Ok(())
