@@ -101,9 +101,6 @@ fn damaged_and_missing_images_are_found_and_the_manifest_alone_tells_of_modules(
     let path = dump.dir().join(modules[0].file().unwrap());
     assert_eq!(path.file_name().unwrap().to_str(), Some(&*format!("{:032x}.cubin", modules[0].hash)));
     // Without the index.
-    let manifest = fs::read_to_string(dump.dir().join("tensor_dump.json")).unwrap();
-    let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
-    assert_eq!(manifest["uncaptured"][0]["arg_name"], "handle");
     let copy = tempfile::tempdir().unwrap();
     for name in ["tensor_dump.json", "graph.json"] {
         fs::copy(dump.dir().join(name), copy.path().join(name)).unwrap();
@@ -164,9 +161,8 @@ fn how_a_launch_was_spread_and_its_local_memory_are_told() {
         recorder.local_memory(&mut task, 0, 256, StringId::NONE).unwrap();
         recorder.scalar(&mut task, 1, DType::Int32, 256, StringId::NONE).unwrap();
         let (before, opaque) = (DumpStage::BeforeDispatch, UncapturedReason::Opaque);
-        recorder
-            .not_captured(&mut task, before, (2, Role::InOut, recorder.string("handle").unwrap()), opaque)
-            .unwrap();
+        let handle = recorder.string("handle").unwrap();
+        recorder.not_captured(&mut task, before, (2, Role::InOut, handle), opaque).unwrap();
         recorder.end(&mut task).unwrap();
         let mut plain =
             recorder.begin(&TaskInfo { operation: Operation::Barrier, ..TaskInfo::of(kernel) }).unwrap();
@@ -176,6 +172,8 @@ fn how_a_launch_was_spread_and_its_local_memory_are_told() {
         let mut shared = recorder.begin(&shared).unwrap();
         recorder.end(&mut shared).unwrap();
     });
+    let manifest = fs::read_to_string(dump.dir().join("tensor_dump.json")).unwrap();
+    assert!(manifest.contains(r#""arg_name":"handle""#) || manifest.contains(r#""arg_name": "handle""#));
     let details =
         Launch { shared_bytes: 70_000, cluster: [2, 1, 4], is_cooperative: true, ..Launch::default() };
     let expected = Launch {
