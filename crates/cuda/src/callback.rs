@@ -2,7 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    ffi::c_void,
+    ffi::{CStr, c_void},
 };
 
 use tensortap_queue::say;
@@ -18,6 +18,8 @@ use crate::{
 
 /// Functions of the driver.
 const DRIVER: u32 = 1;
+/// Functions of the runtime, which calls those of the driver.
+const RUNTIME: u32 = 2;
 /// Contexts, streams, modules.
 const RESOURCES: u32 = 3;
 
@@ -39,12 +41,16 @@ pub fn start() {
     let resources = [CONTEXT_COMES, CONTEXT_GOES, MODULE_LOADED, MODULE_GOES].map(|id| (RESOURCES, id));
     // Where content is looked at, all functions are told of that may do something before which it has to be. Others are called a hundred times for a launch.
     let all = if door.wants_content { 1..content::FUNCTIONS } else { 1..1 };
-    let functions = FUNCTIONS.iter().map(|function| function.id).chain(all).map(|id| (DRIVER, id));
-    let is_wanted = |domain, id, name: Option<&_>| {
-        domain != DRIVER || table::function(id).is_some() || !content::is_harmless(id, name)
+    let of_driver = FUNCTIONS.iter().map(|function| function.id).chain(all.clone()).map(|id| (DRIVER, id));
+    let of_runtime = all.map(|id| (RUNTIME, id));
+    let is_wanted = |domain, id, name: Option<&CStr>| match domain {
+        DRIVER => table::function(id).is_some() || !content::is_harmless(id, name),
+        RUNTIME => name.is_some_and(begins_capture),
+        _ => true,
     };
+    let wanted = resources.into_iter().chain(of_driver).chain(of_runtime);
     // SAFETY: `called` takes what CUPTI gives for these.
-    match unsafe { library::subscribe(called, resources.into_iter().chain(functions), is_wanted) } {
+    match unsafe { library::subscribe(called, wanted, is_wanted) } {
         Ok(()) => {}
         Err(NotSubscribed::NoCupti) => say(
             "nothing of CUDA is recorded: libcupti was not found; name it in TENSORTAP_CUPTI (it comes with CUDA, in \
@@ -93,7 +99,7 @@ unsafe extern "C" fn called(_: *mut c_void, domain: u32, id: u32, data: *const c
     let (Some(door), false) = (Door::get(), data.is_null()) else { return };
     let inside = Inside::enter();
     // What a function of ours loads is the program's all the same.
-    if inside.is_none() && domain == DRIVER {
+    if inside.is_none() && domain != RESOURCES {
         return;
     }
     // A panic must not reach the driver.
@@ -102,9 +108,16 @@ unsafe extern "C" fn called(_: *mut c_void, domain: u32, id: u32, data: *const c
         DRIVER => driver_called(door, id, unsafe { Call::of(data) }),
         // SAFETY: the caller's promise.
         RESOURCES => resource_told(door, id, unsafe { ResourceData::of(data) }),
+        // SAFETY: the caller's promise.
+        RUNTIME if unsafe { Call::of(data) }.data.site == ENTER => content::look_behind(door),
         _ => {}
     }));
     drop(told);
+}
+
+/// Whether a function of the runtime lets a stream be captured: it may not call the driver's, but something behind that.
+fn begins_capture(name: &CStr) -> bool {
+    String::from_utf8_lossy(name.to_bytes()).contains("BeginCapture")
 }
 
 fn driver_called(door: &'static Door, id: u32, call: Call<'_>) {

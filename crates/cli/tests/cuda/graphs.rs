@@ -53,6 +53,34 @@ fn sorted(mut ranges: Ranges) -> Ranges {
 }
 
 #[test]
+fn nothing_of_ours_goes_into_a_capture_that_begins_without_a_word() {
+    let bench = Bench::new();
+    let plan = "stream 1 1\nalloc 0 3000\nput 1 0 0 3 3000 0\ncapture 1\nput 1 0 0 7 3000 0\ncaptured 1 0\nmake 0 0\nrun 1 0\nrun 1 0\nsync 1\n";
+    let alone = succeeded(&bench.program(plan, None).output().unwrap());
+    for (teller, most) in [("runtime", 0), ("nobody", 1)] {
+        let mut command = bench.program(plan, Some((teller, "")));
+        assert_eq!(succeeded(&command.env("FAKE_CAPTURES", teller).output().unwrap()), alone);
+        let dump = bench.dump(teller);
+        // What the launch before it has left: the thread that records may have looked in time.
+        let unseen = dump.uncaptured().unwrap().len();
+        assert!(unseen <= most, "{teller}: {unseen}");
+        let mut contents: Vec<(u64, DumpStage, Vec<u8>)> = dump
+            .records()
+            .map(Result::unwrap)
+            .filter(|record| record.shape() == [12_000])
+            .map(|record| (record.task_id, record.stage, dump.payload(&record).unwrap().to_vec()))
+            .collect();
+        contents.sort_by_key(|(task, stage, _)| (*task, *stage as u8));
+        let words = |first: u32| (first..first + 3000).flat_map(u32::to_le_bytes).collect::<Vec<u8>>();
+        let mut expected = vec![vec![0xA5; 12_000], words(3), words(3), words(7), words(7), words(7)];
+        if unseen > 0 {
+            expected.remove(1);
+        }
+        assert!(contents.into_iter().map(|(_, _, content)| content).eq(expected), "{teller}");
+    }
+}
+
+#[test]
 fn a_graph_is_one_task_over_the_union_of_its_nodes_ranges() {
     let bench = Bench::new();
     let plan = "stream 1 1\nalloc 0 3000\nalloc 1 3000\nalloc 2 1500\nalloc 3 256\n\
