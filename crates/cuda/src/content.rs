@@ -251,10 +251,14 @@ impl Contents {
 
     /// The process ends: what is under way is recorded while it comes, and nothing more is taken.
     pub fn close(&self, door: &Door) {
-        if self.process != std::process::id() || !self.closing.raise() {
+        if self.process != std::process::id() {
             return;
         }
+        // Before our thread is told to end.
         crate::callback::inside(|| behind::look(door));
+        if !self.closing.raise() {
+            return;
+        }
         let mut inbox = self.inbox();
         if !inbox.is_started {
             return;

@@ -133,13 +133,15 @@ fn what_was_seen_of_a_program_that_is_killed_is_there() {
 #[test]
 fn what_the_last_launch_left_is_looked_at_although_the_program_calls_nothing_more() {
     let bench = Bench::new();
-    let plan = "stream 1 1\nalloc 0 3000\nput 1 0 0 3 3000 0\nrest 0\ndie 0\n";
-    let output = bench.program(plan, Some(("run", ""))).output().unwrap();
-    assert_eq!(output.status.code(), Some(128 + 9));
-    let dump = bench.dump("run");
-    let hashes: Vec<Option<u128>> = ranges(&dump).iter().map(|record| record.hash).collect();
-    let of = |bytes: &[u8]| Some(tensortap::values::content_hash(bytes));
-    assert_eq!(hashes, [of(&[0xA5; 12_000]), of(&bytes(3..3003))]);
+    for (run, end, status) in [("killed", "rest 0\ndie 0", 128 + 9), ("left", "leave 0", 0)] {
+        let plan = format!("stream 1 1\nalloc 0 3000\nput 1 0 0 3 3000 0\n{end}\n");
+        let output = bench.program(&plan, Some((run, ""))).output().unwrap();
+        assert_eq!(output.status.code(), Some(status));
+        let dump = bench.dump(run);
+        let hashes: Vec<Option<u128>> = ranges(&dump).iter().map(|record| record.hash).collect();
+        let of = |bytes: &[u8]| Some(tensortap::values::content_hash(bytes));
+        assert_eq!(hashes, [of(&[0xA5; 12_000]), of(&bytes(3..3003))], "{run}");
+    }
 }
 
 #[test]
