@@ -232,6 +232,21 @@ impl RecordingControl {
     }
 }
 
+impl RecordingConfig {
+    /// Libraries that it would tell the program of, and that lie neither beside this executable nor in `../lib`: what they record is not recorded.
+    pub fn missing_libraries(&self) -> Vec<&'static str> {
+        let wanted = [
+            (self.library.is_none(), command::LIBRARY),
+            (self.opencl, command::OPENCL_LAYER),
+            (self.cuda, command::CUDA_LIBRARY),
+        ];
+        let missing = |&(is_wanted, name): &(bool, &'static str)| {
+            (is_wanted && command::find_library(name).is_none()).then_some(name)
+        };
+        wanted.iter().filter_map(missing).collect()
+    }
+}
+
 impl Recording {
     /// Makes the run folder and the socket, then starts the program.
     ///

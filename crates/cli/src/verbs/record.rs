@@ -34,15 +34,16 @@ pub fn run(args: &RecordArgs, output: Output) -> anyhow::Result<Exit> {
             return Ok(FAILED);
         }
     };
+    let missing = config.missing_libraries();
     let recording = Recording::start(config)?;
     signals.serve(recording.control());
     output.note(format_args!("recording into {}", recording.dir().display()));
-    if recording.library().is_none() {
-        output.note(text::NO_LIBRARY);
+    if let Some(words) = text::missing(&missing) {
+        output.note(words);
     }
     let report = recording.run(|event| tell(event, args.verbose, output));
     // A reader of the result that is gone changes nothing about the program.
-    let told = conclude(&report, args, output);
+    let told = conclude(&report, args, &missing, output);
     if let Err(error) = told {
         output::warning(&format!("{error:#}"));
     }
@@ -66,7 +67,12 @@ fn tell(event: &RecordingEvent<'_>, verbose: bool, output: Output) {
     }
 }
 
-fn conclude(report: &RecordingReport, args: &RecordArgs, output: Output) -> anyhow::Result<()> {
+fn conclude(
+    report: &RecordingReport,
+    args: &RecordArgs,
+    missing: &[&str],
+    output: Output,
+) -> anyhow::Result<()> {
     if let Some(unmet) = unmet::words(report, args.how.funcs()) {
         output::warning(&unmet);
     } else if let Some(words) = text::nothing_kept(report) {
@@ -78,7 +84,7 @@ fn conclude(report: &RecordingReport, args: &RecordArgs, output: Output) -> anyh
     if output.json {
         return output.document(&RecordingDocument::of(report));
     }
-    output.summary(&text::of(report));
+    output.summary(&text::of(report, missing));
     Ok(())
 }
 

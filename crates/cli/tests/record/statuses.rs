@@ -32,6 +32,32 @@ fn the_status_is_the_programs_or_says_why_there_was_none() {
 }
 
 #[test]
+fn libraries_that_were_not_installed_are_named_with_what_they_would_have_recorded() {
+    let bench = Bench::new();
+    let alone = bench.path("tensortap");
+    fs::copy(common::executable(), &alone).unwrap();
+    let record = |name: &str, options: &[&str]| {
+        let mut command = Command::new(&alone);
+        command.args(["record", "--out", name]).args(options).args(["--", "true"]);
+        stderr(&command.current_dir(bench.path("")).output().unwrap())
+    };
+    let said = record("all", &[]);
+    for word in [
+        "libtensortap.so, libtensortap_opencl.so and libtensortap_cuda.so are",
+        "OpenCL, nor of CUDA",
+        "scripts/install",
+    ] {
+        assert!(said.contains(word), "no {word:?}: {said}");
+    }
+    assert!(said.contains("may be what was not found"), "{said}");
+    let said = record("cuda", &["--no-opencl"]);
+    assert!(
+        said.contains("libtensortap.so and libtensortap_cuda.so are") && !said.contains("OpenCL,"),
+        "{said}"
+    );
+}
+
+#[test]
 fn what_keeps_recording_from_starting_is_said_before_the_program_runs() {
     let started = |bench: &Bench| bench.path("started").exists();
     let touch = &["touch", "started"][..];

@@ -156,9 +156,15 @@ fn write_next(out: &mut dyn Write, report: &Report<'_>, place: usize) -> anyhow:
         )?);
     }
     if report.found.dump.info().is_of_program() {
+        // What it was given was wrong already.
+        let is_fed = matches!(blame.findings[place].label, Label::Raced | Label::Fed);
+        let meaning = match is_fed {
+            true => "then it is right, and what it was given, or when, is not",
+            false => "then its code, size or values are wrong",
+        };
         return Ok(writeln!(
             out,
-            "    (passes when it makes the same wrong output again: then its code, size or values are wrong; --device NAME runs it on another device)"
+            "    (passes when it makes the same wrong output again: {meaning}; --device NAME runs it on another device)"
         )?);
     }
     // What a stale output holds is what lay there before, which is captured of in-outs only.

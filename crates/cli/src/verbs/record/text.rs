@@ -18,9 +18,26 @@ const LABEL: usize = 9;
 /// Processes that the summary names.
 const NAMED: usize = 16;
 
-/// Why `tensortap_record.h` may find no library.
-pub const NO_LIBRARY: &str = "libtensortap.so is neither beside this program nor in ../lib: programs that do not link it themselves \
-                              will not attach; --library FILE names it";
+/// Libraries that were not found, and what is not recorded for it.
+pub fn missing(libraries: &[&str]) -> Option<String> {
+    let last = libraries.last()?;
+    let names = match libraries {
+        [.., before, _] if libraries.len() == 2 => format!("{before} and {last} are"),
+        [first, second, _] => format!("{first}, {second} and {last} are"),
+        _ => format!("{last} is"),
+    };
+    let what = libraries.iter().map(|name| match *name {
+        "libtensortap_opencl.so" => "OpenCL",
+        "libtensortap_cuda.so" => "CUDA",
+        _ => "programs that call tensortap_record.h and do not link it (--library FILE names it)",
+    });
+    let what: Vec<&str> = what.collect();
+    Some(format!(
+        "{names} neither beside this program nor in ../lib: nothing is recorded of {}; scripts/install PREFIX puts command and \
+         libraries where they belong",
+        what.join(", nor of ")
+    ))
+}
 
 /// One dump was closed.
 pub fn left(process: &ProcessEntry) -> String {
@@ -36,11 +53,11 @@ pub fn waiting(processes: &[&ProcessEntry]) -> String {
 }
 
 /// The summary of a recording.
-pub fn of(report: &RecordingReport) -> String {
+pub fn of(report: &RecordingReport, missing: &[&str]) -> String {
     let processes = &report.run.processes;
     let all = total(processes);
     if processes.is_empty() {
-        return nothing(report);
+        return nothing(report, missing);
     }
     let (count, records) =
         (counted_in(processes.len() as u64, "process", "processes"), counted(all.records, "record"));
@@ -186,7 +203,7 @@ fn refusals(processes: &[ProcessEntry]) -> Vec<String> {
 }
 
 /// Nothing was recorded, and why that may be.
-fn nothing(report: &RecordingReport) -> String {
+fn nothing(report: &RecordingReport, missing: &[&str]) -> String {
     let folder = quoted(&report.dir);
     let why = match report.why_nothing {
         None => "what called was turned away or could not be recorded",
@@ -201,8 +218,11 @@ fn nothing(report: &RecordingReport) -> String {
         Some(WhyNothing::Launcher) => {
             "processes on other hosts cannot attach: let the launcher start `tensortap record` on each of them"
         }
-        Some(WhyNothing::NoLibrary) => {
+        Some(WhyNothing::NoLibrary) if missing.len() < 2 => {
             "the program does not link libtensortap, and tensortap_record.h was told of none: --library FILE names it"
+        }
+        Some(_) if !missing.is_empty() => {
+            "what would have recorded it may be what was not found, as said at first"
         }
         Some(_) => {
             "the program used neither OpenCL nor CUDA nor tensortap_record.h, or not in a way that is seen (docs/gpu.md and \
