@@ -2,24 +2,22 @@
 
 use std::{
     cell::{Cell, RefCell},
-    ffi::{CStr, c_void},
+    ffi::c_void,
 };
 
 use tensortap_queue::say;
 
 use crate::{
     calls::{self, Going},
-    content::{self, Turn},
+    content,
     door::Door,
     library::{self, MULTIPLE_SUBSCRIBERS, NotSubscribed, SUCCESS},
     raw::{Call, ENTER, ResourceData},
-    table::{self, FUNCTIONS, Function},
+    table::{self, FUNCTIONS},
 };
 
 /// Functions of the driver.
 const DRIVER: u32 = 1;
-/// Functions of the runtime, which calls those of the driver.
-const RUNTIME: u32 = 2;
 /// Contexts, streams, modules.
 const RESOURCES: u32 = 3;
 
@@ -37,20 +35,13 @@ thread_local! {
 
 /// Opens the door, and lets CUPTI tell of calls.
 pub fn start() {
-    let Some(door) = Door::open() else { return };
+    if Door::open().is_none() {
+        return;
+    }
     let resources = [CONTEXT_COMES, CONTEXT_GOES, MODULE_LOADED, MODULE_GOES].map(|id| (RESOURCES, id));
-    // Where content is looked at, all functions are told of that may do something before which it has to be. Others are called a hundred times for a launch.
-    let all = if door.wants_content { 1..content::FUNCTIONS } else { 1..1 };
-    let of_driver = FUNCTIONS.iter().map(|function| function.id).chain(all.clone()).map(|id| (DRIVER, id));
-    let of_runtime = all.map(|id| (RUNTIME, id));
-    let is_wanted = |domain, id, name: Option<&CStr>| match domain {
-        DRIVER => table::function(id).is_some() || !content::is_harmless(id, name),
-        RUNTIME => name.is_some_and(begins_capture),
-        _ => true,
-    };
-    let wanted = resources.into_iter().chain(of_driver).chain(of_runtime);
+    let functions = FUNCTIONS.iter().map(|function| (DRIVER, function.id));
     // SAFETY: `called` takes what CUPTI gives for these.
-    match unsafe { library::subscribe(called, wanted, is_wanted) } {
+    match unsafe { library::subscribe(called, resources.into_iter().chain(functions)) } {
         Ok(()) => {}
         Err(NotSubscribed::NoCupti) => say(
             "nothing of CUDA is recorded: libcupti was not found; name it in TENSORTAP_CUPTI (it comes with CUDA, in \
@@ -82,12 +73,6 @@ impl Drop for Inside {
     }
 }
 
-/// What is called here is not the program's.
-pub fn inside<T>(call: impl FnOnce() -> T) -> T {
-    let _inside = Inside::enter();
-    call()
-}
-
 /// What this thread calls from now on is not the program's.
 pub fn stay_inside() {
     let _ = IS_INSIDE.try_with(|inside| inside.set(true));
@@ -99,7 +84,7 @@ unsafe extern "C" fn called(_: *mut c_void, domain: u32, id: u32, data: *const c
     let (Some(door), false) = (Door::get(), data.is_null()) else { return };
     let inside = Inside::enter();
     // What a function of ours loads is the program's all the same.
-    if inside.is_none() && domain != RESOURCES {
+    if inside.is_none() && domain == DRIVER {
         return;
     }
     // A panic must not reach the driver.
@@ -108,43 +93,19 @@ unsafe extern "C" fn called(_: *mut c_void, domain: u32, id: u32, data: *const c
         DRIVER => driver_called(door, id, unsafe { Call::of(data) }),
         // SAFETY: the caller's promise.
         RESOURCES => resource_told(door, id, unsafe { ResourceData::of(data) }),
-        // SAFETY: the caller's promise.
-        RUNTIME if unsafe { Call::of(data) }.data.site == ENTER => content::look_behind(door),
         _ => {}
     }));
     drop(told);
 }
 
-/// Whether a function of the runtime lets a stream be captured: it may not call the driver's, but something behind that.
-fn begins_capture(name: &CStr) -> bool {
-    String::from_utf8_lossy(name.to_bytes()).contains("BeginCapture")
-}
-
 fn driver_called(door: &'static Door, id: u32, call: Call<'_>) {
-    let function = table::function(id);
-    let waits = door.wants_content && !content::is_harmless(id, call.function_name());
+    let Some(function) = table::function(id) else { return };
     if call.data.site == ENTER {
-        let turn = if waits { door.contents.waiting.enter() } else { Turn::default() };
-        if let Some(mut going) = function.and_then(|function| calls::before(door, function, call)) {
-            if let Going::Command(begun) = &mut going {
-                begun.turn = turn;
-            }
+        if let Some(going) = calls::before(door, function, call) {
             let _ = GOING_IN.try_with(|going_in| going_in.borrow_mut().push((call.data.correlation, going)));
-        }
-        if waits {
-            content::look_behind(door);
         }
         return;
     }
-    if let Some(function) = function {
-        driver_returned(door, function, call);
-    }
-    if waits {
-        door.contents.waiting.leave();
-    }
-}
-
-fn driver_returned(door: &'static Door, function: &'static Function, call: Call<'_>) {
     let going = GOING_IN.try_with(|going_in| {
         let mut going_in = going_in.borrow_mut();
         let at = going_in.iter().rposition(|(correlation, _)| *correlation == call.data.correlation)?;

@@ -4,7 +4,6 @@
 //! (`side.rs`). Where payloads are wanted, it also decides which content is new, and a second kernel copies just that into a ring on the device. A thread of ours (`harvest.rs`) looks for those
 //! words, records what they tell, and lets new content be copied from the ring into the recording's own memory by a stream of ours (`moving.rs`). Nothing waits for the device.
 
-mod behind;
 mod device;
 mod harvest;
 mod moving;
@@ -21,17 +20,13 @@ use std::{
 use tensortap_record::{RecordError, ThreadRecorder};
 use tensortap_sync::{Counter, Flag};
 
-use crate::{
-    door::{Door, Taken},
-    rooms::Pool,
-};
+use crate::{door::Door, rooms::Pool};
 
-pub use behind::{Behind, FUNCTIONS, Turn, is_harmless, look as look_behind};
 pub use device::{Device, is_loading};
 use pending::Pending;
 pub use pending::Seen;
 pub use scratch::Scratch;
-pub use side::{Asked, NotSeen, Sight, can_see, end, enqueue};
+pub use side::{Asked, NotSeen, can_see, end, enqueue};
 
 /// Bytes of words and findings on their way.
 const FINDINGS: u64 = 16 << 20;
@@ -57,8 +52,6 @@ pub struct Contents {
     has_new: Flag,
     findings: OnceLock<Option<Pool>>,
     tickets: Counter,
-    /// The command that nobody has looked behind yet.
-    pub waiting: behind::Waiting,
     inbox: Mutex<Inbox>,
     /// Told when something comes into the inbox, and when the last of it was recorded.
     changed: Condvar,
@@ -96,7 +89,6 @@ impl Contents {
             has_new: Flag::new(),
             findings: OnceLock::new(),
             tickets: Counter::new(),
-            waiting: behind::Waiting::default(),
             inbox: Mutex::default(),
             changed: Condvar::new(),
             closing: Flag::new(),
@@ -236,27 +228,9 @@ impl Contents {
         }
     }
 
-    /// Lets a command wait until somebody looks behind it. It comes back where it cannot.
-    pub fn wait_behind(&self, turn: Turn, taken: &Taken, behind: Behind) -> Result<(), Behind> {
-        // A handle of the thread that calls is that of another stream in the thread that may look.
-        if taken.stream.is_of_thread || self.closing.is_raised() {
-            return Err(behind);
-        }
-        self.waiting.put(turn, &taken.stream, behind)?;
-        if self.inbox().sleeps {
-            self.changed.notify_all();
-        }
-        Ok(())
-    }
-
     /// The process ends: what is under way is recorded while it comes, and nothing more is taken.
-    pub fn close(&self, door: &Door) {
-        if self.process != std::process::id() {
-            return;
-        }
-        // Before our thread is told to end.
-        crate::callback::inside(|| behind::look(door));
-        if !self.closing.raise() {
+    pub fn close(&self) {
+        if self.process != std::process::id() || !self.closing.raise() {
             return;
         }
         let mut inbox = self.inbox();

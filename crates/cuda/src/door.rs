@@ -89,8 +89,6 @@ pub struct StreamState {
     pub context: (usize, ContextId),
     /// A number that no other stream of this process has, or had.
     pub line: u64,
-    /// Whether its handle means another in every thread.
-    pub is_of_thread: bool,
     /// What it has of the device to work in.
     pub scratch: Mutex<Scratch>,
     gate: Gate,
@@ -105,7 +103,7 @@ static AT_END: extern "C" fn() = process_ends;
 
 extern "C" fn process_ends() {
     if let Some(door) = DOOR.get() {
-        door.contents.close(door);
+        door.contents.close();
         door.attached.close();
     }
 }
@@ -115,7 +113,7 @@ pub fn at_exit() {
     extern "C" fn ends() {
         let ended = std::panic::catch_unwind(|| {
             if let Some(door) = DOOR.get() {
-                door.contents.close(door);
+                door.contents.close();
             }
         });
         drop(ended);
@@ -230,8 +228,7 @@ impl Door {
         };
         let id = self.record(|recorder| recorder.queue(&name))?;
         let (scratch, gate) = (Mutex::default(), Gate::default());
-        let is_of_thread = matches!(stream, Stream::OfThread(..));
-        let met = Arc::new(StreamState { id, device, context, line: number, is_of_thread, scratch, gate });
+        let met = Arc::new(StreamState { id, device, context, line: number, scratch, gate });
         let mut state = self.state();
         // Another thread may have met it meanwhile.
         if !state.streams.meet(stream, context.1, is_blocking) {
@@ -358,18 +355,6 @@ impl Taken {
         let passed = state.passed;
         drop(state);
         Taken { stream, is_own, passed }
-    }
-
-    /// Takes a stream that nobody has.
-    pub fn if_free(stream: Arc<StreamState>) -> Option<Taken> {
-        let mut state = stream.gate.state();
-        if state.is_taken || state.passing > 0 {
-            return None;
-        }
-        state.is_taken = true;
-        let passed = state.passed;
-        drop(state);
-        Some(Taken { stream, is_own: true, passed })
     }
 
     /// Whether it goes in although another thread's command is going in.

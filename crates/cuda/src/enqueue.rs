@@ -13,7 +13,7 @@ use tensortap_record::{
 
 use crate::{
     calls::kernels::KernelFacts,
-    content::{self, Asked, Behind, Device, Seen, Sight, Turn},
+    content::{self, Asked, Device, Seen},
     door::{Door, Taken},
     probe::{self, Running, Shared, Target},
     streams::{ContextId, Stream},
@@ -70,8 +70,6 @@ pub struct Begun {
     is_filtered: bool,
     blocks: bool,
     taken: Taken,
-    /// The call that it goes in with.
-    pub turn: Turn,
     /// The device that looks at its ranges itself, and the ranges.
     on_device: Option<(Arc<Device>, Arc<[Range]>)>,
     name: &'static str,
@@ -116,13 +114,14 @@ impl Begun {
             .filter(|_| content::can_see(door, &door.contents, taken.stream.device, &ranges))
             .map(|device| (device, Arc::clone(&ranges)));
         let shared = Shared::new(Command::new(task, ranges));
-        let (turn, blocks) = (Turn::default(), place.blocks);
-        let begun = Begun { shared, mark, target, is_filtered, blocks, taken, turn, on_device, name, kernel };
-        let behind = door.contents.waiting.take(&begun.taken);
-        let is_behind = behind.is_some();
-        begun.look_before(door, behind);
-        if is_behind {
-            door.contents.waiting.looked();
+        let blocks = place.blocks;
+        let begun = Begun { shared, mark, target, is_filtered, blocks, taken, on_device, name, kernel };
+        if !begun.is_filtered && begun.sees_anything(DumpStage::BeforeDispatch) {
+            if begun.on_device.is_some() {
+                begun.look(door, DumpStage::BeforeDispatch);
+            } else {
+                begun.probe(door, DumpStage::BeforeDispatch);
+            }
         }
         Some(begun)
     }
@@ -138,48 +137,21 @@ impl Begun {
         self.running().command.seen_at(stage).next().is_some()
     }
 
-    /// Looks at what it is given, and at what the command before it has left, if nobody has.
-    fn look_before(&self, door: &Door, behind: Option<Behind>) {
-        let before = DumpStage::BeforeDispatch;
-        let sees_anything = !self.is_filtered && self.sees_anything(before);
-        if sees_anything && self.on_device.is_some() {
-            self.look(door, before, behind);
-            return;
-        }
-        if let Some(behind) = behind {
-            behind.look(door, &self.taken);
-        }
-        if sees_anything {
-            self.probe(door, before);
-        }
-    }
-
-    /// Lets the device look at the ranges of a stage, and at what the command before has left; what tells when it has.
-    fn look(&self, door: &Door, stage: DumpStage, behind: Option<Behind>) -> Option<Seen> {
+    /// Lets the device look at the ranges of a stage; what tells when it has.
+    fn look(&self, door: &Door, stage: DumpStage) -> Option<Seen> {
         let (device, ranges) = self.on_device.as_ref()?;
         let ranges = seen_at(ranges, stage);
         if ranges.is_empty() {
             return None;
         }
-        let own = Sight { shared: &self.shared, stage, ranges: &ranges };
-        let both = behind.as_ref().map(|behind| [behind.sight(), own]);
-        let sights = both.as_ref().map_or(std::slice::from_ref(&own), |both| &both[..]);
-        let asked = Asked { device, target: self.target, sights };
-        if let Some(behind) = &behind
-            && !(Arc::ptr_eq(&behind.device, device) && behind.target == self.target && asked.is_one())
-        {
-            behind.look(door, &self.taken);
-            return self.look(door, stage, None);
+        let asked = Asked { device, target: self.target, shared: &self.shared, stage, ranges: &ranges };
+        match content::enqueue(door, &self.taken, &asked) {
+            Ok(seen) => Some(seen),
+            Err(why) => {
+                not_seen(door, &self.shared, stage, |_| Some(why.reason()));
+                None
+            }
         }
-        let why = match content::enqueue(door, &self.taken, &asked) {
-            Ok(seen) => return Some(seen),
-            Err(why) => why,
-        };
-        if let Some(behind) = behind {
-            behind.is_not_seen(door, &self.taken, why);
-        }
-        not_seen(door, &self.shared, stage, |_| Some(why.reason()));
-        None
     }
 
     /// Puts a probe into the stream. Whether somebody will tell when the stream has come so far.
@@ -235,11 +207,8 @@ impl Begun {
     }
 
     /// The same, where the device looks by itself.
-    fn finish_on_device(mut self, door: &Door, is_alone: bool) {
-        if is_alone && !self.blocks && self.waits_behind(door) {
-            return;
-        }
-        let seen = if is_alone { self.look(door, DumpStage::AfterCompletion, None) } else { None };
+    fn finish_on_device(self, door: &Door, is_alone: bool) {
+        let seen = if is_alone { self.look(door, DumpStage::AfterCompletion) } else { None };
         if let (None, Some((device, _))) = (seen, &self.on_device) {
             // It ends when what was before it is recorded.
             content::end(&door.contents, device, self.taken.stream.line, &self.shared);
@@ -249,23 +218,6 @@ impl Begun {
         if blocks && seen.is_none_or(|seen| shared.wait_seen(|| seen.is_over())) {
             door.state().streams.host_waited(&[mark]);
         }
-    }
-
-    /// Leaves it to the next call to look behind it, if that can be.
-    fn waits_behind(&mut self, door: &Door) -> bool {
-        let Some((device, ranges)) = self.on_device.take() else { return false };
-        let seen: Arc<[Range]> = match seen_at(&ranges, DumpStage::AfterCompletion) {
-            Cow::Borrowed(_) => Arc::clone(&ranges),
-            Cow::Owned(some) => some.into(),
-        };
-        let is_any = !seen.is_empty();
-        let shared = Arc::clone(&self.shared);
-        let behind = Behind { shared, ranges: seen, device: Arc::clone(&device), target: self.target };
-        if is_any && door.contents.wait_behind(self.turn, &self.taken, behind).is_ok() {
-            return true;
-        }
-        self.on_device = Some((device, ranges));
-        false
     }
 
     /// The driver does not take it: it has done nothing.
@@ -290,12 +242,7 @@ fn seen_at(ranges: &[Range], stage: DumpStage) -> Cow<'_, [Range]> {
 }
 
 /// Some ranges of a command are not seen: by their places among those of the stage, the reasons why.
-pub fn not_seen(
-    door: &Door,
-    shared: &Shared,
-    stage: DumpStage,
-    why: impl Fn(usize) -> Option<UncapturedReason>,
-) {
+fn not_seen(door: &Door, shared: &Shared, stage: DumpStage, why: impl Fn(usize) -> Option<UncapturedReason>) {
     let mut running = shared.running();
     let seen = running.command.seen_at(stage).enumerate();
     let missed: Vec<_> =

@@ -91,7 +91,6 @@ functions! {
         subscribe: "cuptiSubscribe" fn(*mut usize, Callback, *mut c_void);
         enable: "cuptiEnableCallback" fn(u32, usize, u32, u32);
         context_id: "cuptiGetContextId" fn(usize, *mut u32);
-        name_of: "cuptiGetCallbackName" fn(u32, u32, *mut *const c_char);
     }
 }
 

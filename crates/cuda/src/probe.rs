@@ -88,7 +88,7 @@ struct Probe {
 }
 
 /// Where a probe goes.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub struct Target {
     /// Handle of the stream.
     pub stream: usize,

@@ -80,12 +80,6 @@ impl Call<'_> {
         unsafe { self.data.status.read() }
     }
 
-    /// What the function is called.
-    pub fn function_name(&self) -> Option<&CStr> {
-        // SAFETY: a text of CUPTI's, or null.
-        (!self.data.function_name.is_null()).then(|| unsafe { CStr::from_ptr(self.data.function_name) })
-    }
-
     /// What the kernel is called that is launched.
     pub fn symbol(self) -> Option<String> {
         // SAFETY: a text of CUPTI's, or null.

@@ -56,7 +56,7 @@ const TABLE: &str = "tensortap_record_1";
 /// Content on its way to the recorder, per thread that records.
 const ARENA_BYTES: u64 = 4 << 20;
 /// Records of a buffer. The recorder is woken when half of the buffers are full, so that a thread writes to each of them in turn: all eight have to stay in a
-/// second-level cache beside what the program has there. Launches of a program of CUDA took 4.3 ms with these, 5.2 with 4,096 and 6.6 with 128 records, which wake it all the time.
+/// second-level cache beside what the program has there. A step of a program of CUDA took 4.3 ms with these, 5.2 with 4,096 and 6.6 with 128 records, which wake it all the time.
 const RECORDS: u32 = 256;
 
 /// Variables that say which part of a larger run a program is.

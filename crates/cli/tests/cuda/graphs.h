@@ -3,7 +3,7 @@
 #include "fake.h"
 #include "streams.h"
 
-enum { MOST_NODES = 64, NODE_KERNEL = 0, NODE_COPY = 1, NODE_FILL = 2, NODE_HOST = 3, NODE_GRAPH = 4 };
+enum { MOST_NODES = 256, NODE_KERNEL = 0, NODE_COPY = 1, NODE_FILL = 2, NODE_HOST = 3, NODE_GRAPH = 4 };
 
 struct node {
   int kind;

@@ -1,6 +1,9 @@
 //! A launch of a graph is one task over all memory that its nodes touch, whether they were captured, added or changed.
 
-use tensortap::{DumpStage, format::Dump};
+use tensortap::{
+    DumpStage,
+    format::{Dump, PayloadState},
+};
 
 use crate::{Bench, plan::WORDS, succeeded};
 
@@ -53,30 +56,42 @@ fn sorted(mut ranges: Ranges) -> Ranges {
 }
 
 #[test]
-fn nothing_of_ours_goes_into_a_capture_that_begins_without_a_word() {
+fn graphs_of_few_many_and_more_ranges_than_a_launch_takes_are_seen_whole() {
     let bench = Bench::new();
-    let plan = "stream 1 1\nalloc 0 3000\nput 1 0 0 3 3000 0\ncapture 1\nput 1 0 0 7 3000 0\ncaptured 1 0\nmake 0 0\nrun 1 0\nrun 1 0\nsync 1\n";
-    let alone = succeeded(&bench.program(plan, None).output().unwrap());
-    for (teller, most) in [("runtime", 0), ("nobody", 1)] {
-        let mut command = bench.program(plan, Some((teller, "")));
-        assert_eq!(succeeded(&command.env("FAKE_CAPTURES", teller).output().unwrap()), alone);
-        let dump = bench.dump(teller);
-        // What the launch before it has left: the thread that records may have looked in time.
-        let unseen = dump.uncaptured().unwrap().len();
-        assert!(unseen <= most, "{teller}: {unseen}");
-        let mut contents: Vec<(u64, DumpStage, Vec<u8>)> = dump
-            .records()
-            .map(Result::unwrap)
-            .filter(|record| record.shape() == [12_000])
-            .map(|record| (record.task_id, record.stage, dump.payload(&record).unwrap().to_vec()))
-            .collect();
-        contents.sort_by_key(|(task, stage, _)| (*task, *stage as u8));
-        let words = |first: u32| (first..first + 3000).flat_map(u32::to_le_bytes).collect::<Vec<u8>>();
-        let mut expected = vec![vec![0xA5; 12_000], words(3), words(3), words(7), words(7), words(7)];
-        if unseen > 0 {
-            expected.remove(1);
+    for count in [16_usize, 17, 80, 200] {
+        let words = |at: usize| 10 + at % 7;
+        let mut plan = String::from("stream 1 1\ngraph 0\n");
+        for at in 0..count {
+            plan += &format!("alloc {at} {}\nnode 0 {at} {at} 0 {} {}\n", words(at), at * 5, words(at));
         }
-        assert!(contents.into_iter().map(|(_, _, content)| content).eq(expected), "{teller}");
+        plan += "make 0 0\nrun 1 0\nsync 1\n";
+        for level in ["full", "hash"] {
+            let (run, options) = (format!("{level}{count}"), format!("--dump-tensor={level}"));
+            succeeded(&bench.program(&plan, Some((&run, &options))).output().unwrap());
+            let dump = bench.dump(&run);
+            let hashes = |stage: DumpStage| {
+                let records = dump.records().map(Result::unwrap).filter(|record| record.stage == stage);
+                let mut hashes: Vec<u128> = records.map(|record| record.hash.unwrap()).collect();
+                hashes.sort_unstable();
+                hashes
+            };
+            let expected = |content: &dyn Fn(usize) -> Vec<u8>| {
+                let hash = |at| tensortap::values::content_hash(&content(at));
+                let mut hashes: Vec<u128> = (0..count).map(hash).collect();
+                hashes.sort_unstable();
+                hashes
+            };
+            let left = |at: usize| {
+                let word = |word: usize| u32::try_from(at * 5 + word).unwrap().to_le_bytes();
+                (0..words(at)).flat_map(word).collect::<Vec<u8>>()
+            };
+            let given = expected(&|at| vec![0xA5; 4 * words(at)]);
+            assert!(hashes(DumpStage::BeforeDispatch) == given, "{run}: what it is given");
+            assert!(hashes(DumpStage::AfterCompletion) == expected(&left), "{run}: what it leaves");
+            let mut stored = dump.records().map(Result::unwrap);
+            let is_stored = |record: tensortap::format::Record| record.payload == PayloadState::Stored;
+            assert!(level == "hash" || stored.all(is_stored), "{run}");
+        }
     }
 }
 

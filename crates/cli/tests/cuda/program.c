@@ -17,13 +17,13 @@ static void need(CUresult status, const char *what) {
 }
 #define NEED(call) need(call, #call)
 
-static CUdeviceptr buffers[16];
+static CUdeviceptr buffers[256];
 static CUstream streams[8];
 static CUevent events[4096];
 static volatile int is_open;
 static CUgraph graphs[8];
 static CUgraphExec execs[8];
-static CUgraphNode nodes[8];
+static CUgraphNode nodes[256];
 
 static void gate(void *data) {
   (void)data;

@@ -40,8 +40,8 @@ fn bytes(words: impl IntoIterator<Item = u32>) -> Vec<u8> {
 #[test]
 fn content_that_found_no_room_is_stored_when_it_comes_again() {
     let bench = Bench::new();
-    // A ring for one content. Behind the gate, the first launch's input takes it, and what it leaves, which the next call lets be looked at, has none.
-    let plan = "stream 1 1\nalloc 0 3000\nwrite 1 0 0 3000 5 0\nsync 1\nrest 0\ngate 1\nput 1 0 0 7 3000 0\nalloc 1 10\nopen 0\nsync 1\nrest 0\n\
+    // A ring for one content. Behind the gate, the first launch's input takes it, and what it leaves has none.
+    let plan = "stream 1 1\nalloc 0 3000\nwrite 1 0 0 3000 5 0\nsync 1\nrest 0\ngate 1\nput 1 0 0 7 3000 0\nopen 0\nsync 1\nrest 0\n\
                 put 1 0 0 7 3000 0\nsync 1\nrest 0\nput 1 0 0 7 3000 0\n";
     let mut command = bench.program(plan, Some(("run", "")));
     succeeded(&command.env("TENSORTAP_CUDA_RING", "13000").output().unwrap());

@@ -11,10 +11,10 @@ use tensortap_queue::Command;
 use tensortap_record::{DumpStage, Found, Incoming, RecordError, Role, ThreadRecorder, UncapturedReason};
 
 use super::{
-    Contents, PATIENCE, behind,
+    Contents, PATIENCE,
     device::Device,
     moving::{Moving, give},
-    pending::{InRing, Part, Pending},
+    pending::{InRing, Pending},
 };
 use crate::door::Door;
 
@@ -93,8 +93,6 @@ impl Harvest {
                 return;
             }
             if is_idle {
-                // All room is free then: whoever gives it back must not wait for it.
-                behind::look_if_late(door);
                 self.sleep(contents);
                 (pause, still_since) = (SHORTEST, Instant::now());
             } else {
@@ -117,11 +115,6 @@ impl Harvest {
         let mut inbox = contents.inbox();
         inbox.sleeps = true;
         while inbox.sides.is_empty() && !contents.closing.is_raised() {
-            if contents.waiting.is_any() {
-                let waited = contents.changed.wait_timeout(inbox, behind::SOON);
-                inbox = waited.unwrap_or_else(PoisonError::into_inner).0;
-                break;
-            }
             inbox = contents.changed.wait(inbox).unwrap_or_else(PoisonError::into_inner);
         }
         inbox.sleeps = false;
@@ -200,42 +193,28 @@ impl Harvest {
 
     /// Records the rest of a side.
     fn finish(&mut self, door: &Door, contents: &Contents, first: &First) {
-        for part in &first.side.parts {
-            self.finish_part(door, contents, first, part);
-        }
-    }
-
-    fn finish_part(&mut self, door: &Door, contents: &Contents, first: &First, part: &Part) {
         let First { side, findings, brought, .. } = first;
-        let mut running = part.shared.running();
+        let mut running = side.shared.running();
         if running.is_over {
             return;
         }
-        for place in part.places.clone() {
+        for (place, (found, _)) in findings.iter().enumerate() {
             let by = brought.get(side.slots.of(place)).copied().flatten();
             if by != Some(place) {
-                self.record_known(
-                    door,
-                    contents,
-                    part,
-                    &mut running.command,
-                    place,
-                    &findings[place].0,
-                    by.is_some(),
-                );
+                let (command, is_brought) = (&mut running.command, by.is_some());
+                self.record_known(door, contents, (side.stage, place), command, found, is_brought);
             }
         }
         let command = &mut running.command;
-        contents.record(door, |recorder| command.seen(recorder, part.stage));
-        if part.stage == DumpStage::AfterCompletion {
+        contents.record(door, |recorder| command.seen(recorder, side.stage));
+        if side.stage == DumpStage::AfterCompletion {
             running.is_over = true;
             drop(running);
-            part.shared.told();
+            side.shared.told();
         }
     }
 
-    /// Records content that is new, with the first of its ranges that takes it; which that is. Filters may want what one command is given and not what another
-    /// has left.
+    /// Records content that is new, with the first of its ranges that takes it; which that is. Filters may want one argument and not another.
     fn record_new(
         &mut self,
         door: &Door,
@@ -244,17 +223,12 @@ impl Harvest {
         found: &Found,
         decision: Decision,
     ) -> Option<usize> {
-        for (part, place) in side.ranges_of(slot) {
-            let mut running = part.shared.running();
-            // The driver did not take its command.
-            if running.is_over {
-                continue;
-            }
-            let Ok(Some((task, tensor))) = running.command.elsewhere(part.stage, place - part.places.start)
-            else {
-                continue;
-            };
-            let begun = self.patiently(door, |recorder| recorder.incoming(task, part.stage, &tensor, found));
+        let mut running = side.shared.running();
+        // Of a command that the driver did not take nothing is recorded.
+        let is_over = running.is_over;
+        for place in side.ranges_of(slot).filter(|_| !is_over) {
+            let Ok(Some((task, tensor))) = running.command.elsewhere(side.stage, place) else { continue };
+            let begun = self.patiently(door, |recorder| recorder.incoming(task, side.stage, &tensor, found));
             let Some(incoming) = begun.flatten() else { continue };
             if decision == Decision::New {
                 self.stored.insert(found.hash);
@@ -265,6 +239,7 @@ impl Harvest {
             self.lose(door, Some(&side.device), lost);
             return Some(place);
         }
+        drop(running);
         // A filter, or nobody who takes it.
         give(&side.device, kept);
         self.lose(door, Some(&side.device), vec![found.hash]);
@@ -272,27 +247,23 @@ impl Harvest {
     }
 
     /// Records a range whose content is stored, is another range's as well (`is_brought`), or is not kept.
-    #[expect(clippy::too_many_arguments, reason = "a range and all that is known of it")]
     fn record_known(
         &mut self,
         door: &Door,
         contents: &Contents,
-        part: &Part,
+        (stage, place): (DumpStage, usize),
         command: &mut Command,
-        place: usize,
         found: &Found,
         is_brought: bool,
     ) {
-        let Ok(Some((task, tensor))) = command.elsewhere(part.stage, place - part.places.start) else {
-            return;
-        };
+        let Ok(Some((task, tensor))) = command.elsewhere(stage, place) else { return };
         let is_stored = self.stored.contains(&found.hash) || is_brought && !self.lost.contains(&found.hash);
         if contents.wants_payloads && tensor.content_bytes() == Some(0) {
-            self.record_nothing(door, |recorder| recorder.incoming(task, part.stage, &tensor, found));
+            self.record_nothing(door, |recorder| recorder.incoming(task, stage, &tensor, found));
         } else if contents.wants_payloads && is_stored {
-            self.patiently(door, |recorder| recorder.found_again(task, part.stage, &tensor, found));
+            self.patiently(door, |recorder| recorder.found_again(task, stage, &tensor, found));
         } else {
-            contents.record(door, |recorder| recorder.found(task, part.stage, &tensor, found));
+            contents.record(door, |recorder| recorder.found(task, stage, &tensor, found));
         }
     }
 
@@ -360,21 +331,20 @@ impl Harvest {
                 "some commands were under way when the process ended: what they left was not seen",
             );
         }
-        let sides = lines.values().flat_map(|line| &line.sides);
-        for part in sides.flat_map(|side| &side.parts) {
-            let mut running = part.shared.running();
+        for side in lines.into_values().flat_map(|line| line.sides) {
+            let mut running = side.shared.running();
             if running.is_over {
                 continue;
             }
             let ranges: Vec<_> = running
                 .command
-                .seen_at(part.stage)
+                .seen_at(side.stage)
                 .map(|range| (range.arg, Role::InOut, range.name))
                 .collect();
             let task = running.command.task();
             contents.record(door, |recorder| {
                 ranges.into_iter().try_for_each(|range| {
-                    recorder.not_captured(task, part.stage, range, UncapturedReason::NoAccess).map(|_| ())
+                    recorder.not_captured(task, side.stage, range, UncapturedReason::NoAccess).map(|_| ())
                 })
             });
         }

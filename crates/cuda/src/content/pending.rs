@@ -1,6 +1,6 @@
 //! What devices have been asked to look at, until it is recorded.
 
-use std::{ops::Range as Places, sync::Arc};
+use std::sync::Arc;
 
 use tensortap_device_kernels::{Decision, RangeResult};
 use tensortap_queue::{ByNumber, Range, Room};
@@ -15,10 +15,12 @@ pub const WORD_BYTES: u64 = 64;
 /// Bytes of one finding.
 pub const RESULT_BYTES: u64 = size_of::<RangeResult>() as u64;
 
-/// One moment in the order of a stream, at which the device looks at memory: before a command, behind it, or between two.
+/// A side of a command that is in its stream: the device looks at what the command is given, or has left.
 pub struct Pending {
-    /// The commands, with what each is given or has left.
-    pub parts: Vec<Part>,
+    /// The command.
+    pub shared: Arc<Shared>,
+    /// Which side of it.
+    pub stage: DumpStage,
     /// The device.
     pub device: Arc<Device>,
     /// The stream, by a number that no other has.
@@ -37,17 +39,7 @@ pub struct Pending {
     pub working: Working,
 }
 
-/// One side of a command.
-pub struct Part {
-    /// The command.
-    pub shared: Arc<Shared>,
-    /// Which side of it.
-    pub stage: DumpStage,
-    /// Its ranges, among all that are looked at.
-    pub places: Places<usize>,
-}
-
-/// Ranges by the memory they are: what is given by several pointers, or left by one command and given to the next, is looked at once.
+/// Ranges by the memory they are: what is given by several pointers is looked at once.
 #[derive(Default)]
 pub struct Slots {
     /// Of each range, its finding, and its type as far as that is known.
@@ -99,7 +91,7 @@ pub struct InRing {
     pub bytes: u64,
 }
 
-/// What says that a moment has come.
+/// What says that a side was seen.
 #[derive(Clone, Copy)]
 pub struct Seen {
     /// Where its findings are.
@@ -109,7 +101,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Whether it has, or whether its word is another's by now.
+    /// Whether it was, or whether its word is another's by now.
     pub fn is_over(&self) -> bool {
         word_at(self.start).see() == self.ticket
     }
@@ -125,9 +117,9 @@ pub fn word_at(address: usize) -> &'static SharedU64 {
 impl Pending {
     /// The end of a command of which nothing is looked at behind it.
     pub fn end(device: &Arc<Device>, line: u64, shared: &Arc<Shared>) -> Pending {
-        let stage = DumpStage::AfterCompletion;
         Pending {
-            parts: vec![Part { shared: Arc::clone(shared), stage, places: 0..0 }],
+            shared: Arc::clone(shared),
+            stage: DumpStage::AfterCompletion,
             device: Arc::clone(device),
             line,
             slots: Slots::default(),
@@ -170,12 +162,9 @@ impl Pending {
         self.slots.of.iter().map(of).collect()
     }
 
-    /// The ranges that a finding is of: the part and the place in it of each.
-    pub fn ranges_of(&self, slot: usize) -> impl Iterator<Item = (&Part, usize)> {
-        self.parts.iter().flat_map(move |part| {
-            let places = part.places.clone().filter(move |&place| self.slots.of(place) == slot);
-            places.map(move |place| (part, place))
-        })
+    /// The ranges that a finding is of.
+    pub fn ranges_of(&self, slot: usize) -> impl Iterator<Item = usize> {
+        (0..self.slots.of.len()).filter(move |&place| self.slots.of(place) == slot)
     }
 
     /// Gives back what it worked in. Not the ring: that has content yet.

@@ -1,6 +1,6 @@
-//! One moment in the order of a stream: the kernels that go into it, before a command, behind one or between two, and where they leave what they find.
+//! One side of a command: the kernels that go into its stream, and where they leave what they find.
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
 use tensortap_device_kernels::{
     Build, FEW, Hashing, Keeping, Kept, MANY, Many, Measured, Plan, Range as DeviceRange, Side, Source,
@@ -12,7 +12,7 @@ use zerocopy::{FromZeros as _, IntoBytes as _};
 use super::{
     Contents,
     device::{Device, MOST_RANGES},
-    pending::{InRing, Part, Pending, RESULT_BYTES, Seen, Slots, WORD_BYTES, word_at},
+    pending::{InRing, Pending, RESULT_BYTES, Seen, Slots, WORD_BYTES, word_at},
     scratch::{Working, hold},
 };
 use crate::{
@@ -46,8 +46,6 @@ pub enum NotSeen {
     NoRoom,
     /// The driver refuses.
     Refused,
-    /// Another thread's call may have come between.
-    Passed,
 }
 
 impl NotSeen {
@@ -56,14 +54,16 @@ impl NotSeen {
         match self {
             NotSeen::NoRoom => UncapturedReason::NoRoom,
             NotSeen::Refused => UncapturedReason::NoAccess,
-            NotSeen::Passed => UncapturedReason::NoProbe,
         }
     }
 }
 
-/// One side of a command that is to be looked at.
-#[derive(Clone, Copy)]
-pub struct Sight<'a> {
+/// A side that is to be put into its stream.
+pub struct Asked<'a> {
+    /// The device.
+    pub device: &'a Arc<Device>,
+    /// Where it goes.
+    pub target: Target,
     /// The command.
     pub shared: &'a Arc<Shared>,
     /// Which side of it.
@@ -72,52 +72,17 @@ pub struct Sight<'a> {
     pub ranges: &'a [Range],
 }
 
-/// What is to be looked at in one moment of a stream.
-pub struct Asked<'a> {
-    /// The device.
-    pub device: &'a Arc<Device>,
-    /// Where it goes.
-    pub target: Target,
-    /// What one command has left, what the next one is given, or both.
-    pub sights: &'a [Sight<'a>],
-}
-
-impl Asked<'_> {
-    /// Whether all of it can be looked at together.
-    pub fn is_one(&self) -> bool {
-        self.sights.iter().map(|sight| sight.ranges.len()).sum::<usize>() <= MOST_RANGES
-    }
-
-    fn ranges(&self) -> Cow<'_, [Range]> {
-        match self.sights {
-            [one] => Cow::Borrowed(one.ranges),
-            sights => sights.iter().flat_map(|sight| sight.ranges).copied().collect(),
-        }
-    }
-
-    fn parts(&self) -> Vec<Part> {
-        let mut first = 0;
-        let part = |sight: &Sight<'_>| {
-            let places = first..first + sight.ranges.len();
-            first = places.end;
-            Part { shared: Arc::clone(sight.shared), stage: sight.stage, places }
-        };
-        self.sights.iter().map(part).collect()
-    }
-}
-
-/// Puts the kernels of a moment into a stream, and hands it to whoever records it.
+/// Puts the kernels of a side into its stream, and hands it to whoever records it. The stream is the caller's alone meanwhile.
 ///
 /// # Errors
 /// When nothing of it will be told.
 pub fn enqueue(door: &Door, taken: &Taken, asked: &Asked<'_>) -> Result<Seen, NotSeen> {
-    let &Asked { device, target, .. } = asked;
+    let &Asked { device, target, shared, stage, ranges } = asked;
     let (contents, line) = (&door.contents, taken.stream.line);
-    let ranges = asked.ranges();
     // Statistics of bytes that nobody knows the type of say nothing, and take several times as long as a hash.
     let is_measured = !contents.wants_payloads && ranges.iter().any(|range| range.dtype.is_some());
     // Where all content is to be stored, each range brings its own.
-    let slots = Slots::new(&ranges, !contents.wants_payloads || device.stored.is_some());
+    let slots = Slots::new(ranges, !contents.wants_payloads || device.stored.is_some());
     let firsts = || slots.firsts().iter().map(|&first| &ranges[first]);
     let sources: Vec<Source> = firsts().map(|range| source(range, is_measured)).collect();
     let (launches, most) = launches(&sources)?;
@@ -135,12 +100,20 @@ pub fn enqueue(door: &Door, taken: &Taken, asked: &Asked<'_>) -> Result<Seen, No
         // Some of it may be in the stream all the same, so what it was given stays its own.
         return Err(NotSeen::Refused);
     }
-    // What another thread's call has overtaken is waited for, and nothing is made of it.
-    let is_alone = taken.is_alone();
-    let parts = if is_alone { asked.parts() } else { Vec::new() };
-    let (device, room) = (Arc::clone(device), Some(room));
-    contents.hand_over(Pending { parts, device, line, slots, kept, is_measured, room, ticket, working });
-    if is_alone { Ok(Seen { start, ticket }) } else { Err(NotSeen::Passed) }
+    let (shared, device, room) = (Arc::clone(shared), Arc::clone(device), Some(room));
+    contents.hand_over(Pending {
+        shared,
+        stage,
+        device,
+        line,
+        slots,
+        kept,
+        is_measured,
+        room,
+        ticket,
+        working,
+    });
+    Ok(Seen { start, ticket })
 }
 
 /// Room for so many findings.

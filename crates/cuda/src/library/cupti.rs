@@ -32,14 +32,13 @@ pub fn number_of(context: usize) -> Option<ContextId> {
 /// CUPTI's way to say that another tool has subscribed.
 pub const MULTIPLE_SUBSCRIBERS: Status = 39;
 
-/// Lets a function be called for these ids of these domains, as far as their names are wanted; `None` is the name of one that has none.
+/// Lets a function be called for these ids of these domains.
 ///
 /// # Safety
 /// The function takes whatever CUPTI gives for them, from any thread, as long as the process lives.
 pub unsafe fn subscribe(
     function: Callback,
     wanted: impl Iterator<Item = (u32, u32)>,
-    is_wanted: impl Fn(u32, u32, Option<&CStr>) -> bool,
 ) -> Result<(), NotSubscribed> {
     let cupti = find_cupti().map(|found| CUPTI.get_or_init(|| found)).ok_or(NotSubscribed::NoCupti)?;
     let (Some(subscribe), Some(enable)) = (cupti.subscribe, cupti.enable) else {
@@ -51,23 +50,12 @@ pub unsafe fn subscribe(
     if status != SUCCESS {
         return Err(NotSubscribed::Refused(status));
     }
-    for (domain, id) in wanted.filter(|&(domain, id)| is_wanted(domain, id, cupti.name_of(domain, id))) {
+    for (domain, id) in wanted {
         // A function that this CUPTI does not know yet is none that its driver has.
         // SAFETY: a subscriber that was made above.
         let _ = unsafe { enable(1, subscriber, domain, id) };
     }
     Ok(())
-}
-
-impl Cupti {
-    /// What a function is called.
-    fn name_of(&self, domain: u32, id: u32) -> Option<&'static CStr> {
-        let mut name = ptr::null();
-        // SAFETY: a place of this call's.
-        let status = unsafe { self.name_of?(domain, id, &raw mut name) };
-        // SAFETY: a text that CUPTI has as long as it is loaded, which is as long as the process lives.
-        (status == SUCCESS && !name.is_null()).then(|| unsafe { CStr::from_ptr(name) })
-    }
 }
 
 /// Versions of CUPTI, the latest first.
