@@ -62,6 +62,19 @@ fn content_that_found_no_room_is_stored_when_it_comes_again() {
 }
 
 #[test]
+fn memory_of_two_arguments_is_stored_although_a_filter_leaves_the_first_out() {
+    let bench = Bench::new();
+    let plan = "stream 1 1\nalloc 0 3000\nput 1 0 0 3 3000 0\nmix 1 0 0 0 0 5 3000 0\nsync 1\n";
+    succeeded(&bench.program(plan, Some(("run", "--dump-arg 1 --dump-func mix"))).output().unwrap());
+    let dump = bench.dump("run");
+    let ranges = ranges(&dump);
+    let states: Vec<_> = ranges.iter().map(|record| (record.arg_index, record.payload)).collect();
+    assert_eq!(states, [(1, PayloadState::Stored); 2]);
+    assert!(dump.payload(&ranges[0]).unwrap().to_vec() == bytes(3..3003));
+    assert!(dump.payload(&ranges[1]).unwrap().to_vec() == bytes((3..3003).map(|word| 4 * word + 5)));
+}
+
+#[test]
 fn equal_content_is_stored_once_or_each_time_as_asked() {
     let bench = Bench::new();
     let mut plan = String::from("alloc 0 3000\nalloc 1 3000\n");
