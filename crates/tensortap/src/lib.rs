@@ -56,7 +56,7 @@ pub use live::{LiveConfig, LiveReport, WrongTask};
 pub use measure::{Flag, Measured, stats, stats_each};
 pub use recording::{
     ProcessEntry, RUN_FILE, RecorderInfo, Recording, RecordingConfig, RecordingControl, RecordingError,
-    RecordingEvent, RecordingReport, RunFile, WhyNothing,
+    RecordingEvent, RecordingLibrary, RecordingReport, RunFile, WhyNothing,
 };
 pub use replay::{extract, replay, replay_observed};
 pub use report::{DumpReport, OutputVerdict, RunReport};

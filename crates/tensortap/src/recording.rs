@@ -47,7 +47,7 @@ use crate::dump_plan::OUTPUTS;
 use crate::{DiskGate, DumpConfig, Error};
 
 pub use self::books::{RecordingEvent, RecordingReport};
-pub use self::command::WhyNothing;
+pub use self::command::{RecordingLibrary, WhyNothing};
 pub use self::run_file::{ProcessEntry, RUN_FILE, RecorderInfo, RunFile};
 
 /// The symbol by which programs find the library's functions.
@@ -234,16 +234,19 @@ impl RecordingControl {
 
 impl RecordingConfig {
     /// Libraries that it would tell the program of, and that lie neither beside this executable nor in `../lib`: what they record is not recorded.
-    pub fn missing_libraries(&self) -> Vec<&'static str> {
+    pub fn missing_libraries(&self) -> Vec<RecordingLibrary> {
         let wanted = [
-            (self.library.is_none(), command::LIBRARY),
-            (self.opencl, command::OPENCL_LAYER),
-            (self.cuda, command::CUDA_LIBRARY),
+            (self.library.is_none(), RecordingLibrary::Program),
+            (self.opencl, RecordingLibrary::OpenCl),
+            (self.cuda, RecordingLibrary::Cuda),
         ];
-        let missing = |&(is_wanted, name): &(bool, &'static str)| {
-            (is_wanted && command::find_library(name).is_none()).then_some(name)
-        };
-        wanted.iter().filter_map(missing).collect()
+        let is_missing = |library: &RecordingLibrary| command::find_library(library.file()).is_none();
+        wanted
+            .into_iter()
+            .filter(|(is_wanted, _)| *is_wanted)
+            .map(|(_, library)| library)
+            .filter(is_missing)
+            .collect()
     }
 }
 

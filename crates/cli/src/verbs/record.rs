@@ -10,7 +10,8 @@ use std::path::PathBuf;
 use clap::Args;
 use tensortap::abi::MAX_LANES;
 use tensortap::{
-    DumpCollect, DumpConfig, DumpLevel, Recording, RecordingConfig, RecordingEvent, RecordingReport,
+    DumpCollect, DumpConfig, DumpLevel, Recording, RecordingConfig, RecordingEvent, RecordingLibrary,
+    RecordingReport,
 };
 use tensortap_query::document::RecordingDocument;
 
@@ -70,7 +71,7 @@ fn tell(event: &RecordingEvent<'_>, verbose: bool, output: Output) {
 fn conclude(
     report: &RecordingReport,
     args: &RecordArgs,
-    missing: &[&str],
+    missing: &[RecordingLibrary],
     output: Output,
 ) -> anyhow::Result<()> {
     if let Some(unmet) = unmet::words(report, args.how.funcs()) {

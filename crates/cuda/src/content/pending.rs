@@ -164,7 +164,7 @@ impl Pending {
 
     /// The ranges that a finding is of.
     pub fn ranges_of(&self, slot: usize) -> impl Iterator<Item = usize> {
-        (0..self.slots.of.len()).filter(move |&place| self.slots.of(place) == slot)
+        (self.slots.firsts[slot]..self.slots.of.len()).filter(move |&place| self.slots.of(place) == slot)
     }
 
     /// Gives back what it worked in. Not the ring: that has content yet.

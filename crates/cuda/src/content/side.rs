@@ -87,9 +87,8 @@ pub fn enqueue(door: &Door, taken: &Taken, asked: &Asked<'_>) -> Result<Seen, No
     let sources: Vec<Source> = firsts().map(|range| source(range, is_measured)).collect();
     let (launches, most) = launches(&sources)?;
     let held = hold(device, &mut taken.scratch(), most)?;
-    let room = room_for(contents, firsts().count())?;
+    let (room, start) = room_for(contents, firsts().count())?;
     let kept: Vec<Option<InRing>> = firsts().map(|range| keep(door, contents, device, range)).collect();
-    let start = contents.findings().map_or(0, |findings| findings.start_of(room));
     let ticket = contents.tickets.next() + 1;
     word_at(start).set(0);
     let base = (start as u64).wrapping_add(device.findings_at);
@@ -116,11 +115,12 @@ pub fn enqueue(door: &Door, taken: &Taken, asked: &Asked<'_>) -> Result<Seen, No
     Ok(Seen { start, ticket })
 }
 
-/// Room for so many findings.
-fn room_for(contents: &Contents, count: usize) -> Result<Room, NotSeen> {
+/// Room for so many findings, and where it begins.
+fn room_for(contents: &Contents, count: usize) -> Result<(Room, usize), NotSeen> {
     let findings = contents.findings().ok_or(NotSeen::NoRoom)?;
     let bytes = WORD_BYTES + count as u64 * (RESULT_BYTES + 4);
-    findings.take_while(bytes, || contents.is_recorder_slow()).ok_or(NotSeen::NoRoom)
+    let room = findings.take_while(bytes, || contents.is_recorder_slow()).ok_or(NotSeen::NoRoom)?;
+    Ok((room, findings.start_of(room)))
 }
 
 /// What a launch is given that works in these bundles, without its ranges; so many findings go to an address.

@@ -30,6 +30,28 @@ const STORE_ALL: &str = "TENSORTAP_STORE_ALL";
 /// The variable by which OpenCL's loader finds layers: paths with colons between.
 const OPENCL_LAYERS: &str = "OPENCL_LAYERS";
 
+/// A library that programs are recorded with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordingLibrary {
+    /// For programs that record themselves.
+    Program,
+    /// For OpenCL's loader.
+    OpenCl,
+    /// For CUDA's driver.
+    Cuda,
+}
+
+impl RecordingLibrary {
+    /// What its file is called.
+    pub const fn file(self) -> &'static str {
+        match self {
+            RecordingLibrary::Program => LIBRARY,
+            RecordingLibrary::OpenCl => OPENCL_LAYER,
+            RecordingLibrary::Cuda => CUDA_LIBRARY,
+        }
+    }
+}
+
 /// Where a library lies that goes with this program: beside it, where cargo puts it, or where it is installed.
 pub fn find_library(name: &str) -> Option<PathBuf> {
     let executable = fs::canonicalize(std::env::current_exe().ok()?).ok()?;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use tensortap::analysis::graph::load;
 use tensortap::format::{Dump, DumpCounters};
-use tensortap::{DumpLevel, ProcessEntry, RecordingReport, WhyNothing};
+use tensortap::{DumpLevel, ProcessEntry, RecordingLibrary, RecordingReport, WhyNothing};
 use tensortap_query::number::{bytes, counted, counted_in, grouped, time};
 use tensortap_query::summary::in_flight_words;
 use tensortap_query::words::{ended_words, printable};
@@ -19,23 +19,24 @@ const LABEL: usize = 9;
 const NAMED: usize = 16;
 
 /// Libraries that were not found, and what is not recorded for it.
-pub fn missing(libraries: &[&str]) -> Option<String> {
-    let last = libraries.last()?;
-    let names = match libraries {
-        [.., before, _] if libraries.len() == 2 => format!("{before} and {last} are"),
-        [first, second, _] => format!("{first}, {second} and {last} are"),
-        _ => format!("{last} is"),
+pub fn missing(libraries: &[RecordingLibrary]) -> Option<String> {
+    let files: Vec<&str> = libraries.iter().map(|library| library.file()).collect();
+    let names = match files[..] {
+        [] => return None,
+        [one] => format!("{one} is"),
+        [ref others @ .., last] => format!("{} and {last} are", others.join(", ")),
     };
-    let what = libraries.iter().map(|name| match *name {
-        "libtensortap_opencl.so" => "OpenCL",
-        "libtensortap_cuda.so" => "CUDA",
-        _ => "programs that call tensortap_record.h and do not link it (--library FILE names it)",
+    let what = libraries.iter().map(|library| match library {
+        RecordingLibrary::OpenCl => "OpenCL",
+        RecordingLibrary::Cuda => "CUDA",
+        RecordingLibrary::Program => {
+            "programs that call tensortap_record.h and do not link it (--library FILE names it)"
+        }
     });
-    let what: Vec<&str> = what.collect();
     Some(format!(
         "{names} neither beside this program nor in ../lib: nothing is recorded of {}; scripts/install PREFIX puts command and \
          libraries where they belong",
-        what.join(", nor of ")
+        what.collect::<Vec<_>>().join(", nor of ")
     ))
 }
 
@@ -53,7 +54,7 @@ pub fn waiting(processes: &[&ProcessEntry]) -> String {
 }
 
 /// The summary of a recording.
-pub fn of(report: &RecordingReport, missing: &[&str]) -> String {
+pub fn of(report: &RecordingReport, missing: &[RecordingLibrary]) -> String {
     let processes = &report.run.processes;
     let all = total(processes);
     if processes.is_empty() {
@@ -203,7 +204,7 @@ fn refusals(processes: &[ProcessEntry]) -> Vec<String> {
 }
 
 /// Nothing was recorded, and why that may be.
-fn nothing(report: &RecordingReport, missing: &[&str]) -> String {
+fn nothing(report: &RecordingReport, missing: &[RecordingLibrary]) -> String {
     let folder = quoted(&report.dir);
     let why = match report.why_nothing {
         None => "what called was turned away or could not be recorded",
@@ -218,7 +219,7 @@ fn nothing(report: &RecordingReport, missing: &[&str]) -> String {
         Some(WhyNothing::Launcher) => {
             "processes on other hosts cannot attach: let the launcher start `tensortap record` on each of them"
         }
-        Some(WhyNothing::NoLibrary) if missing.len() < 2 => {
+        Some(WhyNothing::NoLibrary) if missing == [RecordingLibrary::Program] => {
             "the program does not link libtensortap, and tensortap_record.h was told of none: --library FILE names it"
         }
         Some(_) if !missing.is_empty() => {
