@@ -5,7 +5,7 @@ use std::{
     ops::Range,
 };
 
-use tensortap_queue::{Memories, Memory};
+use tensortap_queue::{ByNumber, Memories, Memory};
 use tensortap_record::MemorySpace;
 
 /// A device, by its number.
@@ -16,7 +16,7 @@ pub type Device = i32;
 pub struct Allocations {
     memories: Memories,
     /// Virtual memory by where a piece begins, with the devices that may read it.
-    mapped: HashMap<u64, Vec<Device>>,
+    mapped: ByNumber<u64, Vec<Device>>,
     /// Handles of what several devices write at once, and where such is mapped: nothing reads it as it does memory.
     multicast: HashSet<u64>,
     unreadable: HashSet<u64>,
@@ -25,7 +25,12 @@ pub struct Allocations {
     /// What an allocator of the program's has made of its memory, by where each block begins. No two overlap; what was given back stays until its place is
     /// given out again, for graphs go on using it.
     blocks: BTreeMap<u64, Block>,
+    /// How often memory has come or gone, or may be read by others.
+    changes: u64,
 }
+
+/// Where the block of an address ends, and whether it is one that was not given back; where the next one begins, outside of all.
+pub type BlockEnd = (u64, bool);
 
 /// A piece that an allocator of the program's has given out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +56,7 @@ pub struct Reach {
 impl Allocations {
     /// Memory is there from now on, until it is freed or its context goes.
     pub fn add(&mut self, memory: Memory, context: Option<usize>) {
+        self.changes += 1;
         self.mapped.remove(&memory.address);
         match context {
             Some(context) => _ = self.contexts.insert(memory.address, context),
@@ -62,6 +68,7 @@ impl Allocations {
 
     /// The memory that begins at an address goes.
     pub fn remove(&mut self, address: u64) -> Option<Memory> {
+        self.changes += 1;
         self.mapped.remove(&address);
         self.contexts.remove(&address);
         let gone = self.memories.remove(address)?;
@@ -94,6 +101,11 @@ impl Allocations {
 
     /// An allocator of the program's has given out a block.
     pub fn add_block(&mut self, address: u64, bytes: u64) {
+        // Most are given out again as they were, and then no other shares a byte with them.
+        if let Some(block) = self.blocks.get_mut(&address).filter(|block| block.bytes == bytes) {
+            block.is_live = true;
+            return;
+        }
         self.forget_blocks(address, bytes);
         self.blocks.insert(address, Block { bytes, is_live: true });
     }
@@ -126,13 +138,23 @@ impl Allocations {
     /// What a pointer is given for, `most` bytes at most: up to the end of its block where an allocator of the program's has made one, otherwise of its memory.
     pub fn extent(&self, address: u64, device: Device, most: u64) -> Option<Reach> {
         let reach = self.reach(address, device, most)?;
-        let (end, is_exact) = match self.blocks.range(..=address).next_back() {
+        let (end, is_exact) = self.block_end(address);
+        let bytes = reach.bytes.min(end - address);
+        Some(Reach { bytes, is_exact: is_exact && bytes == end - address, ..reach })
+    }
+
+    /// Where the block of an address ends.
+    pub fn block_end(&self, address: u64) -> BlockEnd {
+        match self.blocks.range(..=address).next_back() {
             Some((start, block)) if start + block.bytes > address => (start + block.bytes, block.is_live),
             // Between blocks: what the next one has is not meant.
             _ => (self.blocks.range(address..).next().map_or(u64::MAX, |(&next, _)| next), false),
-        };
-        let bytes = reach.bytes.min(end - address);
-        Some(Reach { bytes, is_exact: is_exact && bytes == end - address, ..reach })
+        }
+    }
+
+    /// How often memory has come or gone, or may be read by others: as long as this stays, only [blocks](Allocations::block_end) tell what a pointer reaches.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// There is a handle of what several devices write at once.
@@ -142,6 +164,7 @@ impl Allocations {
 
     /// Memory of a handle was mapped at an address; nobody may touch it yet.
     pub fn map(&mut self, address: u64, bytes: u64, handle: u64) -> Memory {
+        self.changes += 1;
         if self.multicast.contains(&handle) {
             self.unreadable.insert(address);
         } else {
@@ -161,6 +184,7 @@ impl Allocations {
 
     /// A device may read what is mapped between two addresses, or may not any more.
     pub fn set_access(&mut self, address: u64, bytes: u64, device: Device, may_read: bool) {
+        self.changes += 1;
         for piece in self.pieces(address, bytes) {
             if let Some(devices) = self.mapped.get_mut(&piece).filter(|_| !self.unreadable.contains(&piece)) {
                 devices.retain(|known| *known != device);

@@ -101,7 +101,11 @@ unsafe extern "C" fn called(_: *mut c_void, domain: u32, id: u32, data: *const c
 fn driver_called(door: &'static Door, id: u32, call: Call<'_>) {
     let Some(function) = table::function(id) else { return };
     if call.data.site == ENTER {
-        if let Some(going) = calls::before(door, function, call) {
+        let going = calls::before(door, function, call);
+        if !matches!(going, Some(Going::Command(_))) {
+            door.contents.passes_by();
+        }
+        if let Some(going) = going {
             let _ = GOING_IN.try_with(|going_in| going_in.borrow_mut().push((call.data.correlation, going)));
         }
         return;

@@ -5,6 +5,7 @@ pub mod kernels;
 pub mod launches;
 pub mod memory;
 pub mod modules;
+pub mod repeats;
 pub mod transfers;
 
 use std::cell::Cell;

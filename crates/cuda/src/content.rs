@@ -12,11 +12,11 @@ mod scratch;
 mod side;
 
 use std::{
-    collections::HashMap,
     sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
 
+use tensortap_queue::ByNumber;
 use tensortap_record::{RecordError, ThreadRecorder};
 use tensortap_sync::{Counter, Flag};
 
@@ -26,7 +26,7 @@ pub use device::{Device, is_loading};
 use pending::Pending;
 pub use pending::Seen;
 pub use scratch::Scratch;
-pub use side::{Asked, NotSeen, can_see, end, enqueue};
+pub use side::{Asked, NotSeen, Sight, can_see, end, enqueue};
 
 /// Bytes of words and findings on their way.
 const FINDINGS: u64 = 16 << 20;
@@ -47,7 +47,11 @@ pub struct Contents {
     pub wants_payloads: bool,
     /// Whether the device may take content for stored: not where equal content is stored more than once.
     compares: bool,
-    contexts: Mutex<HashMap<usize, Context>>,
+    contexts: Mutex<ByNumber<usize, Context>>,
+    /// Whether there is more than one context.
+    has_several: Flag,
+    /// Calls that may have put something into a stream of which nothing of ours is before or behind.
+    passed_by: Counter,
     /// Whether a context waits for our code.
     has_new: Flag,
     findings: OnceLock<Option<Pool>>,
@@ -86,6 +90,8 @@ impl Contents {
             wants_payloads,
             compares,
             contexts: Mutex::default(),
+            has_several: Flag::new(),
+            passed_by: Counter::new(),
             has_new: Flag::new(),
             findings: OnceLock::new(),
             tickets: Counter::new(),
@@ -97,7 +103,7 @@ impl Contents {
         }
     }
 
-    fn contexts(&self) -> MutexGuard<'_, HashMap<usize, Context>> {
+    fn contexts(&self) -> MutexGuard<'_, ByNumber<usize, Context>> {
         self.contexts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -111,7 +117,13 @@ impl Contents {
 
     /// A context is made. Our code goes into it as soon as the call that made it is over.
     pub fn context_comes(&self, context: usize) {
-        self.contexts().insert(context, Context::New);
+        let mut contexts = self.contexts();
+        contexts.insert(context, Context::New);
+        if contexts.len() > 1 {
+            // For good: memory of one that has gone may be known yet.
+            self.has_several.raise();
+        }
+        drop(contexts);
         self.has_new.raise();
     }
 
@@ -186,7 +198,12 @@ impl Contents {
 
     /// Whether memory may lie on another device than that of a command.
     fn has_several(&self) -> bool {
-        self.contexts().len() > 1
+        self.has_several.is_raised()
+    }
+
+    /// A call may put something into a stream of which nothing of ours is before or behind.
+    pub fn passes_by(&self) {
+        self.passed_by.next();
     }
 
     /// Starts the thread that records.

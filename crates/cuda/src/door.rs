@@ -11,7 +11,7 @@ use tensortap_record::{DumpLevel, QueueId, RecordError, ThreadRecorder};
 
 use crate::{
     allocations::{Allocations, Device},
-    calls::{graphs::Graphs, kernels::KernelFacts, modules::Modules},
+    calls::{graphs::Graphs, kernels::KernelFacts, modules::Modules, repeats::Repeats},
     content::{Contents, Scratch},
     library::{Driver, SUCCESS, number_of},
     rooms::Pool,
@@ -55,6 +55,8 @@ pub struct State {
     pub lines: ByNumber<Stream, Arc<StreamState>>,
     /// Kernels that were launched.
     pub kernels: ByNumber<usize, Arc<KernelFacts>>,
+    /// Launches that may come again.
+    pub repeats: Repeats,
     /// Modules that were loaded.
     pub modules: Modules,
     /// Graphs that can be launched.
@@ -90,8 +92,14 @@ pub struct StreamState {
     /// A number that no other stream of this process has, or had.
     pub line: u64,
     /// What it has of the device to work in.
-    pub scratch: Mutex<Scratch>,
+    scratch: Mutex<Scratch>,
     gate: Gate,
+}
+
+impl StreamState {
+    fn scratch(&self) -> MutexGuard<'_, Scratch> {
+        self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 static DOOR: OnceLock<Door> = OnceLock::new();
@@ -313,6 +321,8 @@ struct GateState {
     passed: u64,
     /// Those of them that are going in.
     passing: u64,
+    /// Commands that wait: without any nobody is told that it opens, which is a call of the system.
+    waiting: u64,
 }
 
 impl Gate {
@@ -332,21 +342,28 @@ pub struct Taken {
     is_own: bool,
     /// Commands that had passed others when it was taken.
     passed: u64,
+    /// [`Scratch::lets_next`] of the stream when it was taken: what goes in now is the next.
+    pub lets_next: Option<u64>,
 }
 
 impl Taken {
     /// What the stream has of the device to work in.
     pub fn scratch(&self) -> MutexGuard<'_, Scratch> {
-        self.stream.scratch.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stream.scratch()
     }
 
     /// Takes a stream, or goes on without after a while.
     pub fn new(stream: Arc<StreamState>) -> Taken {
         let gate = &stream.gate;
         let is_held = |state: &mut GateState| state.is_taken || state.passing > 0;
-        let waited = gate.opens.wait_timeout_while(gate.state(), GATE_PATIENCE, is_held);
-        let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-        let is_own = !waited.timed_out();
+        let mut state = gate.state();
+        if is_held(&mut state) {
+            state.waiting += 1;
+            let waited = gate.opens.wait_timeout_while(state, GATE_PATIENCE, is_held);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state.waiting -= 1;
+        }
+        let is_own = !is_held(&mut state);
         if is_own {
             state.is_taken = true;
         } else {
@@ -354,7 +371,8 @@ impl Taken {
         }
         let passed = state.passed;
         drop(state);
-        Taken { stream, is_own, passed }
+        let lets_next = stream.scratch().lets_next.take();
+        Taken { stream, is_own, passed, lets_next }
     }
 
     /// Whether it goes in although another thread's command is going in.
@@ -376,7 +394,10 @@ impl Drop for Taken {
         } else {
             state.passing -= 1;
         }
+        let is_waited_for = state.waiting > 0;
         drop(state);
-        self.stream.gate.opens.notify_all();
+        if is_waited_for {
+            self.stream.gate.opens.notify_all();
+        }
     }
 }

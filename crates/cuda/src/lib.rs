@@ -15,6 +15,7 @@ mod copies;
 mod cubin;
 mod door;
 mod enqueue;
+mod known;
 mod library;
 mod parameters;
 mod probe;
@@ -23,6 +24,7 @@ mod rooms;
 mod streams;
 mod table;
 mod torch;
+mod work;
 
 /// Begins to record, where somebody records.
 #[unsafe(no_mangle)]

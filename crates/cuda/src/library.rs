@@ -9,6 +9,8 @@ use std::{
 
 use tensortap_library::Library;
 
+use crate::raw::{LaunchAttribute, LaunchConfig};
+
 pub use cupti::{MULTIPLE_SUBSCRIBERS, NotSubscribed, number_of, subscribe};
 
 /// What a function of either answers; 0 is success.
@@ -71,6 +73,8 @@ functions! {
         allocate: "cuMemAlloc_v2" fn(*mut u64, usize);
         memory_info: "cuMemGetInfo_v2" fn(*mut usize, *mut usize);
         fill: "cuMemsetD32Async" fn(u64, u32, usize, usize);
+        launch_with: "cuLaunchKernelEx" fn(*const LaunchConfig, usize, *mut *const c_void, *mut *mut c_void);
+        device_attribute: "cuDeviceGetAttribute" fn(*mut i32, i32, i32);
         launch: "cuLaunchKernel" fn(usize, u32, u32, u32, u32, u32, u32, u32, usize, *mut *const c_void, *mut *mut c_void);
         push_context: "cuCtxPushCurrent_v2" fn(usize);
         pop_context: "cuCtxPopCurrent_v2" fn(*mut usize);
@@ -102,6 +106,8 @@ const REGISTER_PORTABLE_MAPPED: u32 = 1 | 2;
 const EVENT_WITHOUT_TIMES: u32 = 2;
 /// What has not happened yet.
 const NOT_READY: Status = 600;
+/// The major compute capability of a device.
+const CAPABILITY_MAJOR: i32 = 75;
 /// The number of the device that memory lies on.
 const POINTER_DEVICE: i32 = 9;
 /// Calls in this thread concern no capture of another.
@@ -283,6 +289,48 @@ impl Driver {
         unsafe {
             call(kernel, groups, 1, 1, group, 1, 1, 0, stream, parameters.as_mut_ptr(), ptr::null_mut())
         }
+    }
+
+    /// The same, which may begin when the launch before it in the stream lets it.
+    ///
+    /// # Safety
+    /// As [`Driver::launch`]; and what it reads is there by then.
+    pub unsafe fn launch_early(
+        &self,
+        kernel: usize,
+        (groups, group): (u32, u32),
+        stream: usize,
+        parameter: &[u8],
+    ) -> Status {
+        let mut parameters = [parameter.as_ptr().cast::<c_void>()];
+        let attribute = LaunchAttribute::set(LaunchAttribute::PROGRAMMATIC);
+        let both = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let config = LaunchConfig {
+            sizes: [both(groups, 1), both(1, group), both(1, 1)],
+            shared: 0,
+            stream: stream as u64,
+            attributes: (&raw const attribute).expose_provenance() as u64,
+            attribute_count: 1,
+        };
+        let Some(call) = self.launch_with else { return NOT_FOUND };
+        // SAFETY: the caller's promise; the driver has copied all of it when it returns.
+        unsafe { call(&raw const config, kernel, parameters.as_mut_ptr(), ptr::null_mut()) }
+    }
+
+    /// The major compute capability of the device that is current; 0 where the driver does not say.
+    pub fn capability(&self) -> u32 {
+        let (mut device, mut major) = (0, 0);
+        // SAFETY: a place of this call's.
+        let asked = self.context_device.map_or(NOT_FOUND, |call| unsafe { call(&raw mut device) });
+        let call = self.device_attribute.filter(|_| asked == SUCCESS);
+        // SAFETY: as above.
+        let told = call.map_or(NOT_FOUND, |call| unsafe { call(&raw mut major, CAPABILITY_MAJOR, device) });
+        if told == SUCCESS { u32::try_from(major).unwrap_or(0) } else { 0 }
+    }
+
+    /// Whether launches can be told to begin early.
+    pub fn launches_early(&self) -> bool {
+        self.launch_with.is_some()
     }
 
     /// A stream of our own, which waits for no other.

@@ -11,7 +11,7 @@ pub struct Place {
 
 /// One thing that a launch is given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Given {
+pub enum Given<'p> {
     /// A parameter that points into live memory, or a number that looks like it.
     Pointer {
         /// Position of the parameter.
@@ -33,16 +33,35 @@ pub enum Given {
         /// Position of the parameter.
         arg: u16,
         /// It.
-        bytes: Box<[u8]>,
+        bytes: &'p [u8],
     },
+}
+
+impl<'p> Given<'p> {
+    /// Where it points.
+    pub fn address(&self) -> Option<u64> {
+        match *self {
+            Given::Pointer { address, .. } | Given::Inside { address, .. } => Some(address),
+            Given::Value { .. } => None,
+        }
+    }
+
+    /// What it holds, where that points nowhere.
+    pub fn value(&self) -> Option<&'p [u8]> {
+        match *self {
+            Given::Value { bytes, .. } => Some(bytes),
+            Given::Pointer { .. } | Given::Inside { .. } => None,
+        }
+    }
 }
 
 /// More pointers inside of larger parameters are not looked at.
 const MOST_INSIDE: usize = 256;
 
 /// Looks at all parameters, each by its bytes. `is_live` says of an address whether memory is there.
-pub fn scan<'a>(parameters: impl Iterator<Item = &'a [u8]>, is_live: impl Fn(u64) -> bool) -> Vec<Given> {
-    let (mut given, mut inside) = (Vec::new(), Vec::new());
+pub fn scan<'p>(parameters: impl Iterator<Item = &'p [u8]>, is_live: impl Fn(u64) -> bool) -> Vec<Given<'p>> {
+    // Most kernels have fewer of both.
+    let (mut given, mut inside) = (Vec::with_capacity(16), Vec::with_capacity(16));
     let mut count = 0_u16;
     for bytes in parameters {
         let arg = count;
@@ -57,7 +76,7 @@ pub fn scan<'a>(parameters: impl Iterator<Item = &'a [u8]>, is_live: impl Fn(u64
             let live = words.enumerate().filter(|&(_, address)| is_live(address));
             inside.extend(live.map(|(at, address)| ((arg, at * 8), address)));
         }
-        given.push(Given::Value { arg, bytes: bytes.into() });
+        given.push(Given::Value { arg, bytes });
     }
     let inside = inside.into_iter().take(MOST_INSIDE);
     let behind = (count..u16::MAX).zip(inside);
@@ -80,15 +99,15 @@ mod tests {
         let small = 7_u32.to_le_bytes();
         let structure = [number, pointer, 0x1001_u64.to_le_bytes()].concat();
         let all: [&[u8]; 5] = [&pointer, &small, &structure, &number, &[]];
-        let value = |arg, bytes: &[u8]| Given::Value { arg, bytes: bytes.into() };
+        let value = |arg, bytes| Given::Value { arg, bytes };
         assert_eq!(
             scan(all.into_iter(), is_live),
             [
                 Given::Pointer { arg: 0, address: 0x1800 },
-                value(1, &small),
-                value(2, &structure),
-                value(3, &number),
-                value(4, &[]),
+                value(1, &small[..]),
+                value(2, &structure[..]),
+                value(3, &number[..]),
+                value(4, &[][..]),
                 Given::Inside { arg: 5, of: (2, 8), address: 0x1800 },
                 Given::Inside { arg: 6, of: (2, 16), address: 0x1001 },
             ]

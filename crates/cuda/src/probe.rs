@@ -10,20 +10,34 @@ use std::{
 };
 
 use tensortap_queue::{Command, Range, Room};
-use tensortap_record::{DumpStage, Tensor, UncapturedReason};
+use tensortap_record::{DumpStage, RecordError, Tensor, ThreadRecorder, UncapturedReason};
 
 use crate::{
     copies::{Piece, pieces},
     door::Door,
     library::{SUCCESS, Status},
+    work::Subject,
 };
 
 /// A command that is in its stream.
 pub struct Running {
     /// The command.
     pub command: Command,
+    /// What it is given, until what was known of that when it was submitted is recorded.
+    subject: Option<Arc<Subject>>,
     /// Whether nothing more is seen of it.
     pub is_over: bool,
+}
+
+impl Running {
+    /// Records what was known of it when it was submitted, unless somebody has.
+    ///
+    /// # Errors
+    /// Those of [`ThreadRecorder`].
+    pub fn record_known(&mut self, recorder: &mut ThreadRecorder) -> Result<(), RecordError> {
+        let subject = self.subject.take();
+        subject.map_or(Ok(()), |subject| subject.known.record(recorder, self.command.task()))
+    }
 }
 
 /// The same, as the thread that submits it and the stream that runs it have it.
@@ -41,8 +55,9 @@ const LONGEST: Duration = Duration::from_micros(100);
 
 impl Shared {
     /// A command that goes into its stream.
-    pub fn new(command: Command) -> Arc<Shared> {
-        Arc::new(Shared { running: Mutex::new(Running { command, is_over: false }), over: Condvar::new() })
+    pub fn new(command: Command, subject: Arc<Subject>) -> Arc<Shared> {
+        let running = Running { command, subject: Some(subject), is_over: false };
+        Arc::new(Shared { running: Mutex::new(running), over: Condvar::new() })
     }
 
     /// The command, held for a moment.

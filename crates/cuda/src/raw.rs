@@ -141,6 +141,52 @@ pub unsafe fn at<T: Copy>(address: u64) -> T {
     unsafe { start.read_unaligned() }
 }
 
+/// Sizes, the stream and attributes of `cuLaunchKernelEx`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct LaunchConfig {
+    /// Two sizes in each: groups in three directions, then threads.
+    pub sizes: [u64; 3],
+    /// Bytes of shared memory, in the lower half.
+    pub shared: u64,
+    /// Handle of the stream.
+    pub stream: u64,
+    /// Where attributes lie.
+    pub attributes: u64,
+    /// How many there are.
+    pub attribute_count: u32,
+}
+const _: () = assert!(std::mem::offset_of!(LaunchConfig, stream) == 32);
+const _: () = assert!(std::mem::offset_of!(LaunchConfig, attribute_count) == 48);
+
+/// One attribute of `cuLaunchKernelEx`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct LaunchAttribute {
+    /// Which.
+    pub id: u32,
+    padding: u32,
+    /// Its value, as far as it has one.
+    pub value: [u32; 16],
+}
+const _: () = assert!(size_of::<LaunchAttribute>() == 72);
+
+impl LaunchAttribute {
+    /// All groups run at a time.
+    pub const COOPERATIVE: u32 = 2;
+    /// Groups of a cluster.
+    pub const CLUSTER: u32 = 4;
+    /// It may begin when the launch before it lets it.
+    pub const PROGRAMMATIC: u32 = 6;
+
+    /// An attribute that is set.
+    pub fn set(id: u32) -> LaunchAttribute {
+        let mut value = [0; 16];
+        value[0] = 1;
+        LaunchAttribute { id, padding: 0, value }
+    }
+}
+
 /// Bytes of the program's at an address that a call has given.
 ///
 /// # Safety

@@ -65,6 +65,11 @@ pub const MANY: usize = 80;
 /// Bytes that a group of [`KEEP`](crate::KEEP) copies.
 pub const CHUNK_BYTES: u64 = 64 << 10;
 
+/// A launch may begin beside the one before it in its stream, if that lets it, and is done behind it.
+pub const ORDER_BESIDE: u32 = 1;
+/// It lets the next begin beside it, if that asks for it.
+pub const ORDER_LETS_NEXT: u32 = 2;
+
 /// What a launch of CUDA is given: ranges, memory to work in, and where findings go, which may be memory of the host. All by address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -97,6 +102,10 @@ pub struct Side {
     pub count: u32,
     /// Mask of the set.
     pub mask: u32,
+    /// How it stands to the launches before and behind it in its stream: `ORDER_…` bits, on devices that [overlap](crate::Code::overlaps) launches.
+    pub order: u32,
+    /// 0.
+    pub reserved0: u32,
     /// The ranges, where they are few enough.
     pub few: [Range; FEW],
 }
@@ -163,8 +172,8 @@ impl Keeping {
 }
 
 const _: () = {
-    assert!(size_of::<Side>() == 104 + FEW * 40 && offset_of!(Side, ticket) == 88);
-    assert!(offset_of!(Side, count) == 96 && offset_of!(Side, few) == 104);
+    assert!(size_of::<Side>() == 112 + FEW * 40 && offset_of!(Side, ticket) == 88);
+    assert!(offset_of!(Side, count) == 96 && offset_of!(Side, order) == 104 && offset_of!(Side, few) == 112);
     // All that drivers of every version let a launch be given.
     assert!(offset_of!(Many, ranges) == size_of::<Side>() && size_of::<Many>() <= 4096);
     assert!(size_of::<Kept>() == 32 && offset_of!(Kept, first_chunk) == 24 && offset_of!(Kept, slot) == 28);

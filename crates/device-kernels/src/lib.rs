@@ -33,9 +33,12 @@ mod result;
 
 pub use build::Build;
 pub use decide::{Decision, StoredHashes};
-pub use layout::{CHUNK_BYTES, FEW, Keeping, Kept, MANY, Many, Part, Range, RangeResult, Side};
+pub use layout::{
+    CHUNK_BYTES, FEW, Keeping, Kept, MANY, Many, ORDER_BESIDE, ORDER_LETS_NEXT, Part, Range, RangeResult,
+    Side,
+};
 pub use plan::{BUFFERS, BUNDLE_BYTES, Hashing, MAX_RANGE_BYTES, Measured, Plan, PlanError, Scratch, Source};
-pub use ptx::{PTX, PTX_ARCHITECTURE, ptx_origin};
+pub use ptx::{Code, PTX, PTX_ARCHITECTURE, ptx_origin};
 pub use result::Outcome;
 
 /// The kernels, for every device.

@@ -13,6 +13,8 @@ pub const BUNDLE_BYTES: u64 = BUNDLE_LEAVES * LEAF_BYTES as u64;
 pub const SPREAD: u32 = 4;
 /// A launch of more bundles fills every device by itself, and is faster with a bundle for each group.
 const SPREAD_BUNDLES: u32 = 128;
+/// A launch of many ranges has no more: 4 GiB of content.
+const MANY_BUNDLES: u32 = 1 << 14;
 /// Buffers of an OpenCL launch. A kernel cannot take addresses of buffers from a table, so each is an argument; eight are
 /// more than most launches are given, and cost eight calls to set.
 pub const BUFFERS: usize = 8;
@@ -196,11 +198,12 @@ impl Plan {
     /// The kernel that a launch of CUDA has, and its work groups. Of more than [`FEW`] ranges all but [`Hashing::Many`] need a table.
     #[must_use]
     pub fn hashing(&self) -> (Hashing, u32) {
-        let has_little = self.bundles <= SPREAD_BUNDLES && !self.measures;
         match self.ranges.len() {
-            ..=FEW if has_little => (Hashing::Spread, self.bundles * SPREAD),
-            ..=MANY if has_little => (Hashing::Many, self.bundles * SPREAD),
             _ if self.measures => (Hashing::Measured, self.bundles),
+            ..=FEW if self.bundles <= SPREAD_BUNDLES => (Hashing::Spread, self.bundles * SPREAD),
+            ..=FEW => (Hashing::Bundles, self.bundles),
+            // One launch of many ranges is faster than several of few, also where those would have much content.
+            ..=MANY if self.bundles <= MANY_BUNDLES => (Hashing::Many, self.bundles * SPREAD),
             _ => (Hashing::Bundles, self.bundles),
         }
     }

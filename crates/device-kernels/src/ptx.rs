@@ -18,6 +18,42 @@ pub fn ptx_origin() -> String {
     format!("// tensortap device-kernels {hash:032x} {options}")
 }
 
+/// The kernels as one device takes them.
+///
+/// ```
+/// use tensortap_device_kernels::{Code, PTX};
+/// assert_eq!(Code::for_device(8).text, PTX);
+/// let code = Code::for_device(9);
+/// assert!(code.overlaps && code.text.contains("griddepcontrol.wait;"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Code {
+    /// The text.
+    pub text: String,
+    /// Whether a launch may begin while the one before it in its stream runs, if both [say so](crate::Side::order).
+    pub overlaps: bool,
+}
+
+/// Devices of this major capability and later ones overlap launches.
+const OVERLAPS_FROM: u32 = 9;
+/// What stands in [`PTX`], and what for such a device.
+const WORDS: [(&str, &str); 3] = [
+    (".target sm_75", ".target sm_90"),
+    ("// tt.let_next_begin", "griddepcontrol.launch_dependents;"),
+    ("// tt.wait_for_last", "griddepcontrol.wait;"),
+];
+
+impl Code {
+    /// The kernels for a device of a major compute capability.
+    #[must_use]
+    pub fn for_device(major: u32) -> Code {
+        let overlaps = major >= OVERLAPS_FROM;
+        let words = if overlaps { &WORDS[..] } else { &[] };
+        let text = words.iter().fold(PTX.to_owned(), |text, (general, own)| text.replace(general, own));
+        Code { text, overlaps }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -31,5 +67,21 @@ mod tests {
         {
             assert!(PTX.contains(&format!(".visible .entry {name}(")), "{name}");
         }
+    }
+
+    #[test]
+    fn every_kernel_that_hashes_has_the_words_of_devices_that_overlap_launches() {
+        let code = Code::for_device(9).text;
+        for (general, own) in WORDS {
+            assert!(PTX.contains(general) && !code.contains(general) && code.contains(own), "{general}");
+        }
+        let kernels: Vec<&str> = code.split(".visible .entry ").skip(1).collect();
+        for kernel in kernels.iter().filter(|kernel| !kernel.starts_with(crate::KEEP)) {
+            let count = |word: &str| kernel.matches(word).count();
+            let name = kernel.lines().next();
+            assert_eq!(count("griddepcontrol.launch_dependents;"), 1, "{name:?}");
+            assert!(count("griddepcontrol.wait;") >= 1, "{name:?}");
+        }
+        assert_eq!(kernels.len(), 5);
     }
 }

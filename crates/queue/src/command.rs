@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tensortap_record::{
-    DType, DumpStage, MAX_DIMS, MemorySpace, RecordError, Role, StringId, Task, Tensor, ThreadRecorder,
+    DType, DumpStage, Found, MAX_DIMS, MemorySpace, RecordError, Role, StringId, Task, Tensor, ThreadRecorder,
 };
 
 /// What is known of how a command uses a range.
@@ -203,6 +203,30 @@ impl Command {
                     Err(error) => Err(error),
                 };
                 told = told.and(settled);
+            }
+            told
+        })
+    }
+
+    /// Records what was found of the ranges of a stage, in their order; those for which there is nothing are left.
+    ///
+    /// # Errors
+    /// The first of [`ThreadRecorder::found`]'s; the rest is recorded all the same.
+    pub fn found(
+        &mut self,
+        recorder: &mut ThreadRecorder,
+        stage: DumpStage,
+        found: impl Iterator<Item = Found>,
+    ) -> Result<(), RecordError> {
+        let Command { task, ranges } = self;
+        let ranges = ranges.iter().filter(|range| range.roles.is_seen_at(stage));
+        recorder.together(task, |recorder, task| {
+            let mut told = Ok(());
+            for (range, found) in ranges.zip(found) {
+                let memory = Tensor::elsewhere(range.base, range.bytes, range.elements(), range.space);
+                let recorded =
+                    range.tensor(memory).and_then(|tensor| recorder.found(task, stage, &tensor, &found));
+                told = told.and(recorded.map(|_| ()));
             }
             told
         })

@@ -37,6 +37,8 @@ struct Pieces {
     returns: u64,
     /// `returns` when somebody last waited in vain.
     in_vain: Option<u64>,
+    /// Calls that wait for a piece: without any nobody is told of one that was given back, which is a call of the system.
+    waiting: usize,
 }
 
 impl Pieces {
@@ -71,7 +73,7 @@ impl Rooms {
     pub fn new(bytes: u64) -> Rooms {
         let bytes = bytes / GRAIN * GRAIN;
         let free = if bytes > 0 { [(0, bytes)].into() } else { BTreeMap::new() };
-        let pieces = Mutex::new(Pieces { free, returns: 0, in_vain: None });
+        let pieces = Mutex::new(Pieces { free, returns: 0, in_vain: None, waiting: 0 });
         Rooms { bytes, pieces, given_back: Condvar::new() }
     }
 
@@ -111,8 +113,10 @@ impl Rooms {
                 pieces = self.pieces();
                 continue;
             }
+            pieces.waiting += 1;
             let waited = self.given_back.wait_timeout_while(pieces, PATIENCE, |now| now.returns == seen);
             pieces = waited.unwrap_or_else(PoisonError::into_inner).0;
+            pieces.waiting -= 1;
             if pieces.returns == seen && !goes_on() {
                 pieces.in_vain = Some(seen);
                 return None;
@@ -124,8 +128,11 @@ impl Rooms {
     pub fn give(&self, rooms: impl IntoIterator<Item = Room>) {
         let mut pieces = self.pieces();
         rooms.into_iter().for_each(|room| pieces.give(room));
+        let is_waited_for = pieces.waiting > 0;
         drop(pieces);
-        self.given_back.notify_all();
+        if is_waited_for {
+            self.given_back.notify_all();
+        }
     }
 }
 

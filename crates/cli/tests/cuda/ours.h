@@ -152,7 +152,7 @@ struct our_side {
   uint32_t *decisions, *told;
   uint32_t (*stored)[4];
   uint64_t *done, ticket;
-  uint32_t count, mask;
+  uint32_t count, mask, order, reserved;
   struct our_range few[OUR_FEW];
 };
 struct our_many {
@@ -172,7 +172,7 @@ struct our_keeping {
   uint32_t count, groups;
   struct our_kept few[OUR_FEW];
 };
-_Static_assert(sizeof(struct our_side) == 744 && sizeof(struct our_many) == 3944 && sizeof(struct our_keeping) == 552, "as the library lays them out");
+_Static_assert(sizeof(struct our_side) == 752 && sizeof(struct our_many) == 3952 && sizeof(struct our_keeping) == 552, "as the library lays them out");
 
 static void measure(const uint8_t *in, uint64_t size, struct our_result *result) {
   double sum = 0, squares = 0;

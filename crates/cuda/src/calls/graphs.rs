@@ -16,11 +16,11 @@ use super::{
 use crate::{
     allocations::{Allocations, Device, Reach},
     door::{Door, Taken},
-    enqueue::{Begun, Place, Work},
+    enqueue::{Begun, Place},
     library::{GivenTo, NODE_WORDS},
-    parameters::Given,
     raw,
     table::{Function, Node},
+    work::Work,
 };
 
 /// Memory that a node may touch.
@@ -137,12 +137,12 @@ impl Graphs {
 /// As the program's launch: parameters lie where it says.
 pub unsafe fn note(door: &Door, (stream, context): (usize, usize), facts: &KernelFacts, launch: &Launch) {
     // SAFETY: the caller's promise.
-    let Some(given) = (unsafe { launches::given(door, facts, launch) }) else { return };
+    let Some((pointers, _)) = (unsafe { launches::given(door, facts, launch) }) else { return };
     let graph = door.driver.captured_graph(stream);
     let mut state = door.state();
     let state = &mut *state;
     let noted = state.graphs.extents(graph, context);
-    for address in given.iter().filter_map(pointer) {
+    for address in pointers {
         let Some(Reach { bytes, is_exact, .. }) = state.allocations.extent(address, ANY_DEVICE, u64::MAX)
         else {
             continue;
@@ -155,13 +155,6 @@ pub unsafe fn note(door: &Door, (stream, context): (usize, usize), facts: &Kerne
 
 /// Who may read memory is asked when a graph is launched.
 const ANY_DEVICE: Device = 0;
-
-fn pointer(given: &Given) -> Option<u64> {
-    match given {
-        Given::Pointer { address, .. } | Given::Inside { address, .. } => Some(*address),
-        Given::Value { .. } => None,
-    }
-}
 
 /// A graph can be launched.
 pub fn made(door: &Door, context: usize, handle: usize, graph: usize) {
@@ -310,12 +303,12 @@ impl Walk<'_> {
         };
         let facts = KernelFacts::of(self.door, None, launch.function);
         // SAFETY: the driver has the parameters of a node there, or the program that gives them.
-        let Some(given) = (unsafe { launches::given(self.door, &facts, &launch) }) else {
+        let Some((pointers, may_be_texture)) = (unsafe { launches::given(self.door, &facts, &launch) })
+        else {
             return unseen("parameters of a kernel of the graph");
         };
         let state = self.door.state();
-        let pointers = given.iter().filter_map(pointer);
-        let pieces = pointers.filter_map(|address| self.piece(&state.allocations, address));
+        let pieces = pointers.into_iter().filter_map(|address| self.piece(&state.allocations, address));
         let mut touched = Touched { pieces: pieces.collect(), unseen: BTreeSet::new() };
         for variable in &facts.code.variables {
             match variable.at {
@@ -323,11 +316,7 @@ impl Walk<'_> {
                 None => _ = touched.unseen.insert("variables of a kernel of the graph"),
             }
         }
-        let mut values = given.iter().filter_map(|given| match given {
-            Given::Value { bytes, .. } => Some(bytes),
-            _ => None,
-        });
-        if values.any(|bytes| state.may_be_texture(bytes)) {
+        if may_be_texture {
             touched.unseen.insert("memory behind textures of a kernel of the graph");
         }
         if facts.code.has_more {
@@ -388,9 +377,11 @@ pub fn launch(door: &Door, function: &Function, handle: usize, place: &Place, ta
         work.info.id = id;
         match all {
             Some(all) => work.touch(door, recorder, &all, device)?,
-            None => work.unread.push((0, recorder.string("memory of the graph")?, UncapturedReason::Opaque)),
+            None => {
+                work.known.unread.push((0, recorder.string("memory of the graph")?, UncapturedReason::Opaque))
+            }
         }
-        Ok(work)
+        Ok(work.into())
     })
 }
 
@@ -409,7 +400,7 @@ impl Work {
             let most = piece.bytes.min(door.max_range);
             let reach = door.state().allocations.reach(piece.address, device, most);
             let Some(reach) = reach.filter(|reach| reach.is_readable) else {
-                self.unread.push((arg, tensortap_record::StringId::NONE, UncapturedReason::NoAccess));
+                self.known.unread.push((arg, tensortap_record::StringId::NONE, UncapturedReason::NoAccess));
                 continue;
             };
             let range = Range::dense((piece.address, reach.bytes), 0, reach.bytes, None);
@@ -419,7 +410,7 @@ impl Work {
         let too_many = all.pieces.len() > MOST_RANGES;
         for &what in all.unseen.iter().chain(too_many.then_some(&"more memory of the graph")) {
             if let Some(arg) = arg.next() {
-                self.unread.push((arg, recorder.string(what)?, UncapturedReason::Opaque));
+                self.known.unread.push((arg, recorder.string(what)?, UncapturedReason::Opaque));
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Kernels that are launched.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tensortap_record::{KernelId, KernelInfo, RecordError, StringId, ThreadRecorder};
 
@@ -17,7 +17,43 @@ pub struct KernelFacts {
     pub code: Code,
     id: OnceLock<KernelId>,
     /// What words inside of its parameters are called, by parameter and place in it.
-    inside: Mutex<Vec<((u16, usize), StringId)>>,
+    inside: Mutex<Vec<(PlaceInside, StringId)>>,
+}
+
+/// A word inside of a parameter: the parameter, and bytes before the word.
+type PlaceInside = (u16, usize);
+
+/// Names of words inside of parameters. Launches of a kernel have the same ones, in the same order.
+pub struct NamesInside<'k> {
+    known: MutexGuard<'k, Vec<(PlaceInside, StringId)>>,
+    /// Where the next one stands, if it is that of the launch before.
+    next: usize,
+}
+
+impl NamesInside<'_> {
+    /// What a word is called.
+    ///
+    /// # Errors
+    /// Those of [`ThreadRecorder::string`].
+    pub fn name(
+        &mut self,
+        recorder: &mut ThreadRecorder,
+        place: PlaceInside,
+    ) -> Result<StringId, RecordError> {
+        let is_it = |&at: &usize| self.known.get(at).is_some_and(|(known, _)| *known == place);
+        let found = Some(self.next).filter(is_it).or_else(|| (0..self.known.len()).find(is_it));
+        let at = match found {
+            Some(at) => at,
+            None => {
+                let (of, bytes) = place;
+                let name = recorder.string(&format!("{of}+{bytes}"))?;
+                self.known.push((place, name));
+                self.known.len() - 1
+            }
+        };
+        self.next = at + 1;
+        Ok(self.known[at].1)
+    }
 }
 
 impl KernelFacts {
@@ -59,19 +95,9 @@ impl KernelFacts {
         claimed.flatten()
     }
 
-    /// What a word inside of a parameter is called.
-    pub fn name_inside(
-        &self,
-        recorder: &mut ThreadRecorder,
-        (of, at): (u16, usize),
-    ) -> Result<StringId, RecordError> {
-        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, known)) = inside.iter().find(|(place, _)| *place == (of, at)) {
-            return Ok(*known);
-        }
-        let name = recorder.string(&format!("{of}+{at}"))?;
-        inside.push(((of, at), name));
-        Ok(name)
+    /// What words inside of its parameters are called.
+    pub fn names_inside(&self) -> NamesInside<'_> {
+        NamesInside { known: self.inside.lock().unwrap_or_else(PoisonError::into_inner), next: 0 }
     }
 
     /// Its number in the dump.

@@ -1,21 +1,23 @@
 //! Kernels and graphs are launched.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use tensortap_queue::Range;
 use tensortap_record::{
     LAUNCH_COOPERATIVE, LAUNCH_EARLY, RecordError, StringId, TaskInfo, ThreadRecorder, UncapturedReason,
 };
 
-use super::{graphs, kernels::KernelFacts, modules::Code};
+use super::{graphs, kernels::KernelFacts, modules::Code, repeats::Repeat};
 use crate::{
-    allocations::{Device, Reach},
+    allocations::{Allocations, Device, Reach},
     calls::{handle, place, stream_of},
     door::{Door, State, Taken},
-    enqueue::{Begun, Place, Work},
-    parameters::{self, Given},
-    raw::{self, Call},
+    enqueue::{Begun, Place as At},
+    known::Known,
+    parameters::{self, Given, Place},
+    raw::{self, Call, LaunchAttribute, LaunchConfig},
     table::Function,
+    work::{Request, Subject, Work},
 };
 
 /// A launch as it is called.
@@ -50,12 +52,12 @@ impl Details {
     }
 
     /// With an attribute. Those which change nothing that a kernel computes are not kept.
-    fn with(mut self, attribute: &Attribute) -> Details {
+    fn with(mut self, attribute: &LaunchAttribute) -> Details {
         let [first, ..] = attribute.value;
         match attribute.id {
-            COOPERATIVE if first != 0 => self.flags |= LAUNCH_COOPERATIVE,
-            PROGRAMMATIC if first != 0 => self.flags |= LAUNCH_EARLY,
-            CLUSTER => {
+            LaunchAttribute::COOPERATIVE if first != 0 => self.flags |= LAUNCH_COOPERATIVE,
+            LaunchAttribute::PROGRAMMATIC if first != 0 => self.flags |= LAUNCH_EARLY,
+            LaunchAttribute::CLUSTER => {
                 let [x, y, z, ..] = attribute.value;
                 self.cluster = [x, y, z].map(|size| u8::try_from(size).unwrap_or(u8::MAX));
             }
@@ -65,46 +67,21 @@ impl Details {
     }
 }
 
-/// Sizes, the stream and attributes of `cuLaunchKernelEx`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Config {
-    sizes: [u64; 3],
-    shared: u64,
-    stream: u64,
-    attributes: u64,
-    attribute_count: u32,
-}
-const _: () = assert!(std::mem::offset_of!(Config, stream) == 32);
-const _: () = assert!(std::mem::offset_of!(Config, attribute_count) == 48);
-
-/// One attribute of `cuLaunchKernelEx`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Attribute {
-    id: u32,
-    padding: u32,
-    value: [u32; 16],
-}
-const _: () = assert!(size_of::<Attribute>() == 72);
-
-const COOPERATIVE: u32 = 2;
-const CLUSTER: u32 = 4;
-const PROGRAMMATIC: u32 = 6;
 /// Attributes that a launch has at most.
 const MOST_ATTRIBUTES: u32 = 64;
 
-impl Config {
-    /// # Safety
-    /// As the program's launch: attributes lie where it says.
-    unsafe fn details(&self) -> Details {
-        let count = if self.attributes == 0 { 0 } else { self.attribute_count.min(MOST_ATTRIBUTES) };
-        (0..count).fold(Details::shared(self.shared), |details, at| {
-            // SAFETY: the caller's promise.
-            let attribute: Attribute = unsafe { raw::at(self.attributes + 72 * u64::from(at)) };
-            details.with(&attribute)
-        })
-    }
+/// How a launch is to run that has attributes.
+///
+/// # Safety
+/// As the program's launch: attributes lie where it says.
+unsafe fn details(config: &LaunchConfig) -> Details {
+    let count = if config.attributes == 0 { 0 } else { config.attribute_count.min(MOST_ATTRIBUTES) };
+    (0..count).fold(Details::shared(config.shared), |details, at| {
+        let place = config.attributes + u64::from(at) * size_of::<LaunchAttribute>() as u64;
+        // SAFETY: the caller's promise.
+        let attribute: LaunchAttribute = unsafe { raw::at(place) };
+        details.with(&attribute)
+    })
 }
 
 /// A launch whose sizes and stream stand in a structure.
@@ -115,9 +92,9 @@ pub fn launch_ex(door: &Door, function: &Function, call: Call<'_>) -> Option<Beg
         return None;
     }
     // SAFETY: the program's launch has it there.
-    let config: Config = unsafe { raw::at(config) };
+    let config: LaunchConfig = unsafe { raw::at(config) };
     // SAFETY: the program's launch has them there.
-    let details = unsafe { config.details() };
+    let details = unsafe { details(&config) };
     let launch = Launch { function: handle(kernel), sizes: config.sizes, parameters, extra, details };
     self::launch(door, function, call, handle(config.stream), &launch)
 }
@@ -143,25 +120,69 @@ pub fn launch(
     let taken = Taken::new(door.stream(place.stream, place.context)?);
     let device = taken.stream.device;
     // SAFETY: the program's launch has its parameters where it says, until it returns.
-    let given = unsafe { given(door, &facts, launch) };
+    let parameters = unsafe { parameters(&facts, launch) };
     Begun::new(door, &place, taken, |recorder| {
         let info = TaskInfo { id, ..info(facts.id(recorder)?, launch) };
-        let mut work = Work { info, kernel: Some(Arc::clone(&facts)), ..Work::default() };
-        match given {
-            Some(given) => work.give(door, recorder, (&facts, given), device)?,
-            None => work.unread.push((0, recorder.string("parameters")?, UncapturedReason::Opaque)),
-        }
-        work.give_variables(door, recorder, &facts.code, device)?;
-        work.give_textures(door);
-        Ok(work)
+        let subject = subject(door, recorder, (&facts, launch.function), parameters, device)?;
+        Ok(Request { info, name: "", kernel: Some(facts), subject })
     })
+}
+
+/// What a launch is given: as when it came before, or found out now.
+fn subject(
+    door: &Door,
+    recorder: &mut ThreadRecorder,
+    (facts, function): (&KernelFacts, usize),
+    parameters: Option<Cow<'_, [u8]>>,
+    device: Device,
+) -> Result<Arc<Subject>, RecordError> {
+    let mut work = Work::default();
+    let Some(parameters) = parameters else {
+        work.known.unread.push((0, recorder.string("parameters")?, UncapturedReason::Opaque));
+        work.give_variables(door, recorder, &facts.code, device)?;
+        return Ok(Subject::new(work.ranges, work.known));
+    };
+    let (changes, has_textures) = {
+        let state = door.state();
+        let has_textures = !state.textures.is_empty();
+        let known = state.repeats.find((function, &parameters), &state.allocations, device);
+        if let Some(known) = known.filter(|_| !has_textures) {
+            return Ok(known);
+        }
+        (state.allocations.changes(), has_textures)
+    };
+    let given = scan(door, facts, &parameters);
+    work.give(door, recorder, (facts, &given), device)?;
+    work.give_variables(door, recorder, &facts.code, device)?;
+    work.give_textures(door);
+    let subject = Subject::new(work.ranges, work.known);
+    if !has_textures {
+        let mut state = door.state();
+        let repeat = repeat(&state.allocations, &given, (device, changes), Arc::clone(&subject));
+        state.repeats.keep(function, parameters.into(), repeat);
+    }
+    Ok(subject)
+}
+
+/// What has to be as it is now for a launch to be given the same again.
+fn repeat(
+    allocations: &Allocations,
+    given: &[Given<'_>],
+    (device, changes): (Device, u64),
+    subject: Arc<Subject>,
+) -> Repeat {
+    let mut addresses: Vec<u64> = given.iter().filter_map(Given::address).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    let pointers = addresses.into_iter().map(|address| (address, allocations.block_end(address)));
+    Repeat { device, changes, pointers: pointers.collect(), subject }
 }
 
 /// A launch whose parameters were set before, by functions that are not told of.
 pub fn launch_unknown(
     door: &Door,
     call: Call<'_>,
-    place: &Place,
+    place: &At,
     taken: Taken,
     function: usize,
 ) -> Option<Begun> {
@@ -169,8 +190,9 @@ pub fn launch_unknown(
     Begun::new(door, place, taken, |recorder| {
         let info = TaskInfo::of(facts.id(recorder)?);
         let parameters = (0, recorder.string("parameters")?, UncapturedReason::Opaque);
-        let kernel = Some(Arc::clone(&facts));
-        Ok(Work { info, kernel, unread: vec![parameters], ..Work::default() })
+        let known = Known { unread: vec![parameters], ..Known::default() };
+        let subject = Subject::new(Vec::new(), known);
+        Ok(Request { info, name: "", kernel: Some(facts), subject })
     })
 }
 
@@ -190,36 +212,51 @@ fn live(state: &State) -> impl Fn(u64) -> bool {
     move |address| span.contains(&address) && state.allocations.holds(address)
 }
 
-/// What a launch is given; none where the driver does not say what its parameters are.
+/// The bytes of all parameters of a launch, each where the driver has it; none where the driver does not say what they are.
 ///
 /// # Safety
-/// As the program's launch: parameters lie where it says.
-pub unsafe fn given(door: &Door, facts: &KernelFacts, launch: &Launch) -> Option<Vec<Given>> {
-    let places = facts.parameters.as_deref();
-    if launch.parameters != 0 {
-        let places = places?;
-        let state = door.state();
-        let each = places.iter().enumerate().map(|(at, place)| {
-            // SAFETY: the caller's promise.
-            let start: u64 = unsafe { raw::at(launch.parameters + 8 * at as u64) };
-            // SAFETY: the caller's promise.
-            unsafe { raw::bytes(start, place.size) }
-        });
-        return Some(parameters::scan(each, live(&state)));
+/// As the program's launch: parameters lie where it says, and stay as they are until it returns.
+unsafe fn parameters<'p>(facts: &KernelFacts, launch: &'p Launch) -> Option<Cow<'p, [u8]>> {
+    if launch.parameters == 0 {
+        // SAFETY: the caller's promise.
+        let buffer = unsafe { buffer(launch.extra) };
+        return (facts.parameters.is_some() || !buffer.is_empty()).then_some(Cow::Borrowed(buffer));
     }
-    // SAFETY: the caller's promise.
-    let buffer = unsafe { buffer(launch.extra) };
-    let state = door.state();
-    match places {
-        Some(places) => {
-            let each =
-                places.iter().map(|place| buffer.get(place.offset..place.offset + place.size).unwrap_or(&[]));
-            Some(parameters::scan(each, live(&state)))
+    let places = facts.parameters.as_deref()?;
+    let end = places.iter().map(|place| place.offset.saturating_add(place.size)).max().unwrap_or(0);
+    let mut all = vec![0; end.min(MOST_BYTES)];
+    for (at, place) in places.iter().enumerate() {
+        // SAFETY: the caller's promise.
+        let start: u64 = unsafe { raw::at(launch.parameters + 8 * at as u64) };
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { raw::bytes(start, place.size) };
+        if let Some(to) = all.get_mut(place.offset..place.offset.saturating_add(bytes.len())) {
+            to.copy_from_slice(bytes);
         }
-        // All of them as one: words in it point wherever they do.
-        None if !buffer.is_empty() => Some(parameters::scan([buffer].into_iter(), live(&state))),
-        None => None,
     }
+    Some(Cow::Owned(all))
+}
+
+/// What a launch is given by its parameters. Where the driver does not say what those are, all of them are one: words in it point wherever they do.
+fn scan<'p>(door: &Door, facts: &KernelFacts, all: &'p [u8]) -> Vec<Given<'p>> {
+    let state = door.state();
+    let whole = [Place { offset: 0, size: all.len() }];
+    let places = facts.parameters.as_deref().unwrap_or(&whole);
+    let each = places.iter().map(|place| all.get(place.offset..place.offset + place.size).unwrap_or(&[]));
+    parameters::scan(each, live(&state))
+}
+
+/// The addresses that a launch is given, and its values; none where the driver does not say what its parameters are.
+///
+/// # Safety
+/// As the program's launch: parameters lie where it says, and stay as they are until it returns.
+pub unsafe fn given(door: &Door, facts: &KernelFacts, launch: &Launch) -> Option<(Vec<u64>, bool)> {
+    // SAFETY: the caller's promise.
+    let all = unsafe { parameters(facts, launch) }?;
+    let given = scan(door, facts, &all);
+    let state = door.state();
+    let may_be_texture = given.iter().filter_map(Given::value).any(|value| state.may_be_texture(value));
+    Some((given.iter().filter_map(Given::address).collect(), may_be_texture))
 }
 
 const END: u64 = 0;
@@ -263,6 +300,9 @@ impl Work {
         code: &Code,
         device: Device,
     ) -> Result<(), RecordError> {
+        if code.variables.is_empty() && !code.has_more {
+            return Ok(());
+        }
         let mut args = self.behind()..u16::MAX;
         for (variable, reach) in code.variables.iter().zip(reaches(door, code, device)) {
             let (Some(arg), name) = (args.next(), variable.name(recorder)?) else { break };
@@ -272,11 +312,11 @@ impl Work {
                     let is_exact = reach.bytes == bytes;
                     self.ranges.push(Range { arg, name, space: reach.space, is_exact, ..range });
                 }
-                None => self.unread.push((arg, name, UncapturedReason::NoAccess)),
+                None => self.known.unread.push((arg, name, UncapturedReason::NoAccess)),
             }
         }
         if let Some(arg) = args.next().filter(|_| code.has_more) {
-            self.unread.push((
+            self.known.unread.push((
                 arg,
                 recorder.string("more variables of the module")?,
                 UncapturedReason::Variables,
@@ -288,16 +328,17 @@ impl Work {
     /// Says that there may be memory behind textures, behind all else.
     fn give_textures(&mut self, door: &Door) {
         let state = door.state();
-        if self.values.iter().any(|(_, bytes)| state.may_be_texture(bytes)) {
-            self.unread.push((self.behind(), StringId::NONE, UncapturedReason::Texture));
+        if self.known.values.iter().any(|(_, bytes)| state.may_be_texture(bytes)) {
+            self.known.unread.push((self.behind(), StringId::NONE, UncapturedReason::Texture));
         }
     }
 
     /// The position behind all that it was given.
     fn behind(&self) -> u16 {
-        let known = self.ranges.iter().map(|range| range.arg).chain(self.values.iter().map(|(arg, _)| *arg));
-        let known = known.chain(self.unread.iter().map(|(arg, ..)| *arg));
-        known.max().map_or(0, |last| last.saturating_add(1))
+        let values = self.known.values.iter().map(|(arg, _)| arg);
+        let unread = self.known.unread.iter().map(|(arg, ..)| *arg);
+        let all = self.ranges.iter().map(|range| range.arg).chain(values).chain(unread);
+        all.max().map_or(0, |last| last.saturating_add(1))
     }
 
     /// Gives it what a launch is given.
@@ -305,20 +346,20 @@ impl Work {
         &mut self,
         door: &Door,
         recorder: &mut ThreadRecorder,
-        (facts, given): (&KernelFacts, Vec<Given>),
+        (facts, given): (&KernelFacts, &[Given<'_>]),
         device: Device,
     ) -> Result<(), RecordError> {
-        let extents = extents(door, &given, device);
-        for (given, extent) in given.into_iter().zip(extents) {
-            let (arg, address, name) = match given {
+        let extents = extents(door, given, device);
+        let mut names = facts.names_inside();
+        self.ranges.reserve(given.len() + facts.code.variables.len());
+        for (given, extent) in given.iter().zip(extents) {
+            let (arg, address, name) = match *given {
                 Given::Value { arg, bytes } => {
-                    self.values.push((arg, bytes));
+                    self.known.values.push(arg, bytes);
                     continue;
                 }
                 Given::Pointer { arg, address } => (arg, address, StringId::NONE),
-                Given::Inside { arg, of: (of, at), address } => {
-                    (arg, address, facts.name_inside(recorder, (of, at))?)
-                }
+                Given::Inside { arg, of, address } => (arg, address, names.name(recorder, of)?),
             };
             match extent {
                 Some(extent) if extent.is_readable => {
@@ -326,24 +367,36 @@ impl Work {
                     let Reach { space, is_exact, .. } = extent;
                     self.ranges.push(Range { arg, name, space, is_exact, ..range });
                 }
-                _ => self.unread.push((arg, name, UncapturedReason::NoAccess)),
+                _ => self.known.unread.push((arg, name, UncapturedReason::NoAccess)),
             }
         }
         Ok(())
     }
 }
 
-/// How far each of a launch's pointers reaches.
-fn extents(door: &Door, given: &[Given], device: Device) -> Vec<Option<Reach>> {
+/// How far each of a launch's pointers reaches. Kernels of libraries are given few pointers, many times each: one that was met is not looked up again.
+fn extents(door: &Door, given: &[Given<'_>], device: Device) -> Vec<Option<Reach>> {
     let state = door.state();
-    let extent = |given: &Given| match *given {
-        Given::Value { .. } => None,
-        Given::Pointer { address, .. } | Given::Inside { address, .. } => {
-            state.allocations.extent(address, device, door.max_range)
+    let mut met: Vec<(u64, Option<Reach>)> = Vec::with_capacity(MET);
+    let mut extent = |address| {
+        if let Some((_, known)) = met.iter().find(|(known, _)| *known == address) {
+            return *known;
         }
+        let reach = state.allocations.extent(address, device, door.max_range);
+        if met.len() < MET {
+            met.push((address, reach));
+        }
+        reach
     };
-    given.iter().map(extent).collect()
+    let extents = given.iter().map(|given| match *given {
+        Given::Value { .. } => None,
+        Given::Pointer { address, .. } | Given::Inside { address, .. } => extent(address),
+    });
+    extents.collect()
 }
+
+/// Pointers of a launch that are looked for among those which were met.
+const MET: usize = 16;
 
 /// Where each variable of a module lies, its size, and how far it can be read; none where it cannot.
 fn reaches(door: &Door, code: &Code, device: Device) -> Vec<Option<(u64, u64, Reach)>> {

@@ -145,6 +145,7 @@ pub fn goes(door: &Door, number: Number) {
     let gone = {
         let mut state = door.state();
         state.kernels.clear();
+        state.repeats.clear();
         state.modules.forget(number)
     };
     gone.into_iter().for_each(|address| memory::goes(door, address));

@@ -7,9 +7,10 @@ use super::modules;
 use crate::{
     allocations::Device,
     door::{Door, Taken},
-    enqueue::{Begun, Place, Work},
+    enqueue::{Begun, Place},
     raw::{self, Call},
     table::{Dims, Does, Ends, Function},
+    work::Work,
 };
 
 /// A copy or a fill.
@@ -48,7 +49,7 @@ pub fn transfer(
         }
         _ => return None,
     };
-    Begun::new(door, place, taken, |_| Ok(work))
+    Begun::new(door, place, taken, |_| Ok(work.into()))
 }
 
 /// What is copied between memory and an array, which has no bytes that could be read.

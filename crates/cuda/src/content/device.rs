@@ -7,7 +7,7 @@ use std::{
 };
 
 use tensortap_device_kernels::{
-    HASH_LEAVES, HASH_MANY, HASH_SPREAD, Hashing, KEEP, MEASURE_LEAVES, PTX, StoredHashes,
+    Code, HASH_LEAVES, HASH_MANY, HASH_SPREAD, Hashing, KEEP, MEASURE_LEAVES, StoredHashes,
 };
 use tensortap_queue::{GRAIN, Rooms};
 use tensortap_sync::Flag;
@@ -63,6 +63,8 @@ pub struct Device {
     pub keep: usize,
     /// What is added to an address of findings so that the device finds them.
     pub findings_at: u64,
+    /// Whether a launch may begin while the one before it in its stream runs, if both say so.
+    pub overlaps: bool,
     /// Memory that launches work in: leaf hashes, sums, parts, gates.
     scratch: [u64; 4],
     /// Its bundles.
@@ -91,12 +93,15 @@ impl Device {
     pub fn load(door: &Door, contents: &Contents, context: usize) -> Result<Device, String> {
         let driver = &door.driver;
         let findings = contents.findings().ok_or("there is no memory for what it finds")?;
-        let code = CString::new(PTX).map_err(|error| error.to_string())?;
         let loaded = driver.within(context, || {
+            let code = Code::for_device(driver.capability());
+            let overlaps = code.overlaps && driver.launches_early();
+            let text = CString::new(code.text).unwrap_or_default();
             let names = [HASH_LEAVES, HASH_SPREAD, HASH_MANY, MEASURE_LEAVES, KEEP]
                 .map(|name| CString::new(name).unwrap_or_default());
             let names = names.each_ref().map(CString::as_c_str);
-            Device::load_here(driver, contents, context, (&code, names), findings.memory())
+            let loaded = Device::load_here(driver, contents, context, (&text, names), findings.memory());
+            loaded.map(|device| Device { overlaps, ..device })
         });
         let said = |what: &str, status: Status| format!("{what}: status {status}");
         loaded
@@ -140,6 +145,7 @@ impl Device {
             context,
             hash: [hash, spread, many, measure],
             keep,
+            overlaps: false,
             findings_at: findings_device.wrapping_sub(findings.0 as u64),
             scratch,
             // In units of its pieces' grain: a bundle is one of its bytes.

@@ -62,6 +62,8 @@ struct First {
 #[derive(Default)]
 struct Harvest {
     lines: HashMap<u64, Line>,
+    /// Where sides are taken over.
+    taken_in: Vec<Pending>,
     moving: Moving,
     /// Hashes of content that came in, or is coming.
     stored: HashSet<u128>,
@@ -75,7 +77,7 @@ impl Harvest {
         door.contents.devices().iter().for_each(|device| self.moving.register(door, device));
         let (mut pause, mut still_since) = (SHORTEST, Instant::now());
         loop {
-            self.take_in(contents);
+            self.take_in(door, contents);
             let has_moved = self.step(door, contents, STORED_SOON);
             if has_moved {
                 (pause, still_since) = (SHORTEST, Instant::now());
@@ -103,11 +105,19 @@ impl Harvest {
     }
 
     /// Takes over what has been put into streams.
-    fn take_in(&mut self, contents: &Contents) {
-        let sides = std::mem::take(&mut contents.inbox().sides);
-        for side in sides {
+    fn take_in(&mut self, door: &Door, contents: &Contents) {
+        // What was taken over last time leaves its room to what comes next.
+        let mut sides = std::mem::take(&mut self.taken_in);
+        std::mem::swap(&mut contents.inbox().sides, &mut sides);
+        for side in sides.drain(..) {
+            let mut running = side.shared.running();
+            if !running.is_over {
+                contents.record(door, |recorder| running.record_known(recorder));
+            }
+            drop(running);
             self.lines.entry(side.line).or_default().sides.push_back(side);
         }
+        self.taken_in = sides;
     }
 
     /// Waits until there is something to wait for.
@@ -181,7 +191,7 @@ impl Harvest {
         let mut brought = vec![None; side.kept.len()];
         for (slot, (kept, brought)) in side.kept.iter().zip(&mut brought).enumerate() {
             let Some(kept) = *kept else { continue };
-            let (found, decision) = findings[side.slots.firsts()[slot]];
+            let (found, decision) = findings[side.sight.slots.firsts()[slot]];
             if is_new(decision) {
                 *brought = self.record_new(door, &side, (slot, kept), &found, decision);
             } else {
@@ -198,20 +208,22 @@ impl Harvest {
         if running.is_over {
             return;
         }
-        for (place, (found, _)) in findings.iter().enumerate() {
-            let by = brought.get(side.slots.of(place)).copied().flatten();
-            if by != Some(place) {
-                let (command, is_brought) = (&mut running.command, by.is_some());
-                self.record_known(door, contents, (side.stage, place), command, found, is_brought);
+        if contents.wants_payloads {
+            for (place, (found, _)) in findings.iter().enumerate() {
+                let by = brought.get(side.sight.slots.of(place)).copied().flatten();
+                if by != Some(place) {
+                    let (command, is_brought) = (&mut running.command, by.is_some());
+                    self.record_rest(door, contents, (side.stage, place), command, found, is_brought);
+                }
             }
+        } else {
+            let (command, found) = (&mut running.command, findings.iter().map(|(found, _)| *found));
+            contents.record(door, |recorder| command.found(recorder, side.stage, found));
         }
         let command = &mut running.command;
         contents.record(door, |recorder| command.seen(recorder, side.stage));
-        if side.stage == DumpStage::AfterCompletion {
-            running.is_over = true;
-            drop(running);
-            side.shared.told();
-        }
+        // Whoever waits for it looks for the device's word.
+        running.is_over = side.stage == DumpStage::AfterCompletion;
     }
 
     /// Records content that is new, with the first of its ranges that takes it; which that is. Filters may want one argument and not another.
@@ -247,7 +259,7 @@ impl Harvest {
     }
 
     /// Records a range whose content is stored, is another range's as well (`is_brought`), or is not kept.
-    fn record_known(
+    fn record_rest(
         &mut self,
         door: &Door,
         contents: &Contents,
@@ -258,9 +270,9 @@ impl Harvest {
     ) {
         let Ok(Some((task, tensor))) = command.elsewhere(stage, place) else { return };
         let is_stored = self.stored.contains(&found.hash) || is_brought && !self.lost.contains(&found.hash);
-        if contents.wants_payloads && tensor.content_bytes() == Some(0) {
+        if tensor.content_bytes() == Some(0) {
             self.record_nothing(door, |recorder| recorder.incoming(task, stage, &tensor, found));
-        } else if contents.wants_payloads && is_stored {
+        } else if is_stored {
             self.patiently(door, |recorder| recorder.found_again(task, stage, &tensor, found));
         } else {
             contents.record(door, |recorder| recorder.found(task, stage, &tensor, found));

@@ -7,7 +7,7 @@ use tensortap_queue::{ByNumber, Range, Room};
 use tensortap_record::{DType, DumpStage, Found};
 use tensortap_sync::SharedU64;
 
-use super::{Contents, device::Device, scratch::Working};
+use super::{Contents, device::Device, scratch::Working, side::Sight};
 use crate::probe::Shared;
 
 /// Bytes before the findings: the word that says that they are there.
@@ -25,12 +25,10 @@ pub struct Pending {
     pub device: Arc<Device>,
     /// The stream, by a number that no other has.
     pub line: u64,
-    /// Which finding is whose.
-    pub slots: Slots,
+    /// How it is looked at; not at all where there is none.
+    pub sight: Arc<Sight>,
     /// By findings, where new content lies in the ring; none where it is not kept.
     pub kept: Vec<Option<InRing>>,
-    /// Whether statistics are taken.
-    pub is_measured: bool,
     /// Where its findings are; none where there are none.
     pub room: Option<Room>,
     /// The word that says so.
@@ -53,11 +51,10 @@ impl Slots {
     pub fn new(ranges: &[Range], are_shared: bool) -> Slots {
         let mut slots =
             Slots { of: Vec::with_capacity(ranges.len()), firsts: Vec::with_capacity(ranges.len()) };
-        let mut known: ByNumber<(u64, u64), usize> = ByNumber::default();
-        known.reserve(if are_shared { ranges.len() } else { 0 });
+        let mut known = Met::new(are_shared, ranges.len());
         for (place, range) in ranges.iter().enumerate() {
             let new = slots.firsts.len();
-            let slot = if are_shared { *known.entry((range.base, range.bytes)).or_insert(new) } else { new };
+            let slot = known.meet((range.base, range.bytes), new);
             // Of the same memory as different types, all but the first have findings of their own.
             let is_alike = slots.firsts.get(slot).is_none_or(|&first| ranges[first].dtype == range.dtype);
             let slot = if is_alike { slot } else { new };
@@ -77,6 +74,39 @@ impl Slots {
     /// The finding of a range.
     pub fn of(&self, place: usize) -> usize {
         self.of[place].0
+    }
+}
+
+/// Memory that ranges are, with the first finding of each. Few are compared one by one, which is faster than any table.
+enum Met {
+    Nothing,
+    Few(Vec<((u64, u64), usize)>),
+    Many(ByNumber<(u64, u64), usize>),
+}
+
+/// Ranges that are few.
+const FEW: usize = 32;
+
+impl Met {
+    /// For so many ranges; `are_shared` where the same memory has one finding.
+    fn new(are_shared: bool, count: usize) -> Met {
+        match count {
+            _ if !are_shared => Met::Nothing,
+            ..=FEW => Met::Few(Vec::with_capacity(count)),
+            _ => Met::Many(ByNumber::with_capacity_and_hasher(count, Default::default())),
+        }
+    }
+
+    /// The first finding of a memory; `new` where it was not met.
+    fn meet(&mut self, memory: (u64, u64), new: usize) -> usize {
+        match self {
+            Met::Nothing => new,
+            Met::Few(met) => match met.iter().find(|(known, _)| *known == memory) {
+                Some((_, first)) => *first,
+                None => met.push_mut((memory, new)).1,
+            },
+            Met::Many(met) => *met.entry(memory).or_insert(new),
+        }
     }
 }
 
@@ -122,9 +152,8 @@ impl Pending {
             stage: DumpStage::AfterCompletion,
             device: Arc::clone(device),
             line,
-            slots: Slots::default(),
+            sight: Arc::default(),
             kept: Vec::new(),
-            is_measured: false,
             room: None,
             ticket: 0,
             working: Working::default(),
@@ -149,22 +178,23 @@ impl Pending {
         let of = |&(slot, dtype): &(usize, Option<DType>)| {
             // SAFETY: the device has written as many behind the word, and writes them no more.
             let (result, told) = unsafe {
-                let told = results.add(self.slots.firsts.len()).cast::<u32>();
+                let told = results.add(self.sight.slots.firsts.len()).cast::<u32>();
                 (results.add(slot).read(), told.add(slot).read())
             };
-            let outcome = result.outcome(dtype.filter(|_| self.is_measured));
+            let outcome = result.outcome(dtype.filter(|_| self.sight.is_measured));
             let decision = match self.device.stored {
                 Some(_) => Decision::from_word(told).unwrap_or(Decision::Undecided),
                 None => Decision::NewUnkept,
             };
             (Found { hash: outcome.hash, stats: outcome.stats }, decision)
         };
-        self.slots.of.iter().map(of).collect()
+        self.sight.slots.of.iter().map(of).collect()
     }
 
     /// The ranges that a finding is of.
     pub fn ranges_of(&self, slot: usize) -> impl Iterator<Item = usize> {
-        (self.slots.firsts[slot]..self.slots.of.len()).filter(move |&place| self.slots.of(place) == slot)
+        let slots = &self.sight.slots;
+        (slots.firsts[slot]..slots.of.len()).filter(move |&place| slots.of(place) == slot)
     }
 
     /// Gives back what it worked in. Not the ring: that has content yet.

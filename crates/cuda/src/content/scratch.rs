@@ -8,13 +8,18 @@ use std::{
 };
 
 use tensortap_queue::Room;
+use tensortap_record::DumpStage;
 
 use super::{NotSeen, device::Device};
 
-/// What a stream has of a device while sides of it are under way. They come one after the other, so that all of them work in the same memory.
+/// What a stream has of a device while sides of it are under way.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    held: Weak<Held>,
+    /// What sides before commands work in, and what sides behind. Those come one after the other, but one before a command may run beside the one behind the
+    /// command before.
+    held: [Weak<Held>; 2],
+    /// Where the last thing in the stream is a side that lets the next begin beside it: how many calls had [passed by](super::Contents::passes_by).
+    pub lets_next: Option<u64>,
 }
 
 /// Memory of a device that sides of one stream work in. It goes back when all of them were seen.
@@ -58,14 +63,21 @@ impl Drop for Working {
     }
 }
 
-/// Memory for so many bundles: what the stream works in already, or more. A handle may be that of another context's stream by now, so the device is compared.
-pub fn hold(device: &Arc<Device>, scratch: &mut Scratch, bundles: u64) -> Result<Arc<Held>, NotSeen> {
+/// Memory for so many bundles: what sides of the stream at this stage work in already, or more. A handle may be that of another context's stream by now, so the
+/// device is compared.
+pub fn hold(
+    device: &Arc<Device>,
+    scratch: &mut Scratch,
+    stage: DumpStage,
+    bundles: u64,
+) -> Result<Arc<Held>, NotSeen> {
+    let place = &mut scratch.held[usize::from(stage == DumpStage::AfterCompletion)];
     let fits = |held: &Arc<Held>| Arc::ptr_eq(&held.device, device) && held.bundles.bytes >= bundles;
-    if let Some(held) = scratch.held.upgrade().filter(fits) {
+    if let Some(held) = place.upgrade().filter(fits) {
         return Ok(held);
     }
     let bundles = device.bundles.take(bundles, || {}).ok_or(NotSeen::NoRoom)?;
     let held = Arc::new(Held { device: Arc::clone(device), bundles });
-    scratch.held = Arc::downgrade(&held);
+    *place = Arc::downgrade(&held);
     Ok(held)
 }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use tensortap_device_kernels::{
-    Build, FEW, Hashing, Keeping, Kept, MANY, Many, Measured, Plan, Range as DeviceRange, Side, Source,
+    Build, FEW, Hashing, Keeping, Kept, MANY, Many, Measured, ORDER_BESIDE, ORDER_LETS_NEXT, Plan,
+    Range as DeviceRange, Side, Source,
 };
-use tensortap_queue::{Range, Room};
+use tensortap_queue::{Range, Room, Rooms};
 use tensortap_record::{DType, DumpStage, UncapturedReason};
 use zerocopy::{FromZeros as _, IntoBytes as _};
 
@@ -26,6 +27,7 @@ const SHIFT: u64 = 16;
 
 /// Whether our kernels can look at the ranges of a command: device memory in one piece each, on this device.
 pub fn can_see(door: &Door, contents: &Contents, device: i32, ranges: &[Range]) -> bool {
+    let has_several = contents.has_several();
     let is_dense = |range: &Range| {
         range.ndims == 1
             && range.strides[0] == 1
@@ -34,7 +36,7 @@ pub fn can_see(door: &Door, contents: &Contents, device: i32, ranges: &[Range]) 
     };
     let is_here = |range: &Range| {
         range.space == tensortap_record::MemorySpace::Device
-            && (!contents.has_several() || door.driver.device_of(range.base) == Some(device))
+            && (!has_several || door.driver.device_of(range.base) == Some(device))
     };
     ranges.len() <= MOST_RANGES && ranges.iter().all(|range| is_dense(range) && is_here(range))
 }
@@ -58,6 +60,45 @@ impl NotSeen {
     }
 }
 
+/// How our kernels look at ranges: by the memory they are, in as few launches as can be.
+#[derive(Default)]
+pub struct Sight {
+    /// Which finding is whose.
+    pub slots: Slots,
+    /// Whether statistics are taken.
+    pub is_measured: bool,
+    launches: Vec<Plan>,
+    /// Bundles of the largest launch.
+    bundles: u64,
+}
+
+impl Sight {
+    /// How a device looks at these ranges.
+    ///
+    /// # Errors
+    /// When they are more than it can look at.
+    pub fn new(contents: &Contents, device: &Device, ranges: &[Range]) -> Result<Sight, NotSeen> {
+        // Statistics of bytes that nobody knows the type of say nothing, and take several times as long as a hash.
+        let is_measured = !contents.wants_payloads && ranges.iter().any(|range| range.dtype.is_some());
+        // Where all content is to be stored, each range brings its own.
+        let slots = Slots::new(ranges, !contents.wants_payloads || device.stored.is_some());
+        let sources = slots.firsts().iter().map(|&first| source(&ranges[first], is_measured));
+        let sources: Vec<Source> = sources.collect();
+        let (launches, bundles) = launches(&sources)?;
+        Ok(Sight { slots, is_measured, launches, bundles })
+    }
+
+    /// Findings that there will be.
+    fn findings(&self) -> usize {
+        self.slots.firsts().len()
+    }
+
+    /// The ranges that findings are of.
+    fn ranges(&self) -> impl Iterator<Item = &DeviceRange> {
+        self.launches.iter().flat_map(Plan::ranges)
+    }
+}
+
 /// A side that is to be put into its stream.
 pub struct Asked<'a> {
     /// The device.
@@ -68,51 +109,53 @@ pub struct Asked<'a> {
     pub shared: &'a Arc<Shared>,
     /// Which side of it.
     pub stage: DumpStage,
-    /// Its ranges.
-    pub ranges: &'a [Range],
+    /// How it is looked at.
+    pub sight: Arc<Sight>,
 }
 
 /// Puts the kernels of a side into its stream, and hands it to whoever records it. The stream is the caller's alone meanwhile.
 ///
 /// # Errors
 /// When nothing of it will be told.
-pub fn enqueue(door: &Door, taken: &Taken, asked: &Asked<'_>) -> Result<Seen, NotSeen> {
-    let &Asked { device, target, shared, stage, ranges } = asked;
+pub fn enqueue(door: &Door, taken: &Taken, asked: Asked<'_>) -> Result<Seen, NotSeen> {
+    let Asked { device, target, shared, stage, sight } = asked;
     let (contents, line) = (&door.contents, taken.stream.line);
-    // Statistics of bytes that nobody knows the type of say nothing, and take several times as long as a hash.
-    let is_measured = !contents.wants_payloads && ranges.iter().any(|range| range.dtype.is_some());
-    // Where all content is to be stored, each range brings its own.
-    let slots = Slots::new(ranges, !contents.wants_payloads || device.stored.is_some());
-    let firsts = || slots.firsts().iter().map(|&first| &ranges[first]);
-    let sources: Vec<Source> = firsts().map(|range| source(range, is_measured)).collect();
-    let (launches, most) = launches(&sources)?;
-    let held = hold(device, &mut taken.scratch(), most)?;
-    let (room, start) = room_for(contents, firsts().count())?;
-    let kept: Vec<Option<InRing>> = firsts().map(|range| keep(door, contents, device, range)).collect();
+    let held = hold(device, &mut taken.scratch(), stage, sight.bundles)?;
+    let (room, start) = room_for(contents, sight.findings())?;
+    let kept = keep_all(door, contents, device, &sight);
     let ticket = contents.tickets.next() + 1;
     word_at(start).set(0);
     let base = (start as u64).wrapping_add(device.findings_at);
-    let side = side(device, held.bundles, (base, kept.len() as u64));
+    let mut side = side(device, held.bundles, (base, sight.findings() as u64));
+    side.order = order(contents, device, taken, (stage, &sight));
     let working = Working::of(held);
-    let status = put(door, device, target.stream, &launches, &side, &kept, (base, ticket));
+    let status = put(door, device, target.stream, &sight.launches, &side, &kept, (base, ticket));
     if status != SUCCESS {
         // Some of it may be in the stream all the same, so what it was given stays its own.
         return Err(NotSeen::Refused);
     }
+    if side.order & ORDER_LETS_NEXT != 0 {
+        taken.scratch().lets_next = Some(contents.passed_by.count());
+    }
     let (shared, device, room) = (Arc::clone(shared), Arc::clone(device), Some(room));
-    contents.hand_over(Pending {
-        shared,
-        stage,
-        device,
-        line,
-        slots,
-        kept,
-        is_measured,
-        room,
-        ticket,
-        working,
-    });
+    contents.hand_over(Pending { shared, stage, device, line, sight, kept, room, ticket, working });
     Ok(Seen { start, ticket })
+}
+
+/// How a side stands to what is before and behind it in its stream, where the device overlaps launches.
+///
+/// What is behind one command is looked at while what is before the next is: nothing of the program's runs between the two. What is before a command lets nothing
+/// begin beside it, so a launch of the program's never runs beside it, whatever it asks for; and it begins beside nothing but ours, for launches of the program's
+/// may let others begin before they are done.
+fn order(contents: &Contents, device: &Device, taken: &Taken, (stage, sight): (DumpStage, &Sight)) -> u32 {
+    if !device.overlaps || device.ring.is_some() || sight.launches.len() != 1 {
+        return 0;
+    }
+    match stage {
+        DumpStage::BeforeDispatch if taken.lets_next == Some(contents.passed_by.count()) => ORDER_BESIDE,
+        DumpStage::BeforeDispatch => 0,
+        DumpStage::AfterCompletion => ORDER_LETS_NEXT,
+    }
 }
 
 /// Room for so many findings, and where it begins.
@@ -169,9 +212,19 @@ fn launches(sources: &[Source]) -> Result<(Vec<Plan>, u64), NotSeen> {
     Ok((all, most))
 }
 
-/// Room in the ring for a range, where content is wanted and there is some.
-fn keep(door: &Door, contents: &Contents, device: &Device, range: &Range) -> Option<InRing> {
-    let (start, space) = device.ring.as_ref()?;
+/// Room in the ring for all ranges; nothing where no content is wanted.
+fn keep_all(door: &Door, contents: &Contents, device: &Device, sight: &Sight) -> Vec<Option<InRing>> {
+    let Some(ring) = &device.ring else { return Vec::new() };
+    sight.ranges().map(|range| keep(door, contents, ring, range)).collect()
+}
+
+/// Room in the ring for a range, where there is some.
+fn keep(
+    door: &Door,
+    contents: &Contents,
+    (start, space): &(u64, Rooms),
+    range: &DeviceRange,
+) -> Option<InRing> {
     if range.bytes == 0 {
         return None;
     }
@@ -179,7 +232,7 @@ fn keep(door: &Door, contents: &Contents, device: &Device, range: &Range) -> Opt
         door.no_room();
         return None;
     };
-    Some(InRing { room, at: start + room.at + range.base % SHIFT, bytes: range.bytes })
+    Some(InRing { room, at: start + room.at + range.address % SHIFT, bytes: range.bytes })
 }
 
 fn put(
@@ -218,14 +271,20 @@ fn launch(
 ) -> Status {
     let (hashing, groups) = plan.hashing();
     let groups = (groups, Build::CUDA.group);
+    let is_kept = |place: usize| kept.get(place).is_some_and(Option::is_some);
     let fill = |places: &mut [DeviceRange]| {
         for (place, (to, range)) in (first..).zip(places.iter_mut().zip(plan.ranges())) {
             let slot = u32::try_from(place).unwrap_or(u32::MAX);
-            *to = DeviceRange { slot, decided: kept[place].is_some().into(), ..*range };
+            *to = DeviceRange { slot, decided: is_kept(place).into(), ..*range };
         }
     };
-    // SAFETY: the kernel takes what is given; its ranges live in the order of this stream, and all else is ours.
-    let launch = |given: &[u8]| unsafe { door.driver.launch(device.kernel(hashing), groups, stream, given) };
+    let (kernel, is_beside) = (device.kernel(hashing), side.order & ORDER_BESIDE != 0);
+    let launch = |given: &[u8]| match is_beside {
+        // SAFETY: as below; what runs beside it is ours, and reads what it reads.
+        true => unsafe { door.driver.launch_early(kernel, groups, stream, given) },
+        // SAFETY: the kernel takes what is given; its ranges live in the order of this stream, and all else is ours.
+        false => unsafe { door.driver.launch(kernel, groups, stream, given) },
+    };
     if hashing == Hashing::Many {
         let mut many = Many { side: *side, ..Many::new_zeroed() };
         fill(&mut many.ranges);

@@ -17,6 +17,7 @@ functions! {
         error_name: fn(Status, *mut *const c_char) -> Status = "cuGetErrorName",
         device: fn(*mut c_int, c_int) -> Status = "cuDeviceGet",
         device_name: fn(*mut c_char, c_int, c_int) -> Status = "cuDeviceGetName",
+        device_attribute: fn(*mut c_int, c_int, c_int) -> Status = "cuDeviceGetAttribute",
         retain: fn(*mut Handle, c_int) -> Status = "cuDevicePrimaryCtxRetain",
         set_current: fn(Handle) -> Status = "cuCtxSetCurrent",
         load: fn(*mut Handle, *const c_void) -> Status = "cuModuleLoadData",
@@ -36,6 +37,9 @@ functions! {
     }
 }
 
+/// The major compute capability.
+const CAPABILITY_MAJOR: c_int = 75;
+
 /// A stream that does not wait for the default one.
 const NON_BLOCKING: c_uint = 1;
 
@@ -43,6 +47,8 @@ const NON_BLOCKING: c_uint = 1;
 pub struct Device {
     functions: Functions,
     pub name: String,
+    /// Its major compute capability.
+    pub major: u32,
 }
 
 /// Memory of the device, until it is dropped.
@@ -72,8 +78,8 @@ impl Device {
     /// The first device, or why there is none.
     pub fn open() -> Result<Device, String> {
         let functions = Functions::find(Library::open("libcuda.so.1")?)?;
-        let mut device = Device { functions, name: String::new() };
-        let (mut ordinal, mut context, mut name) = (0, null_mut(), [0_u8; 128]);
+        let mut device = Device { functions, name: String::new(), major: 0 };
+        let (mut ordinal, mut major, mut context, mut name) = (0, 0, null_mut(), [0_u8; 128]);
         // SAFETY: results go to places of the right types; the name's room has the size that is said.
         unsafe {
             device.checked("cuInit", (functions.init)(0))?;
@@ -83,9 +89,14 @@ impl Device {
                 "cuDeviceGetName",
                 (functions.device_name)(name.as_mut_ptr().cast(), room, ordinal),
             )?;
+            device.checked(
+                "cuDeviceGetAttribute",
+                (functions.device_attribute)(&raw mut major, CAPABILITY_MAJOR, ordinal),
+            )?;
             device.checked("cuDevicePrimaryCtxRetain", (functions.retain)(&raw mut context, ordinal))?;
             device.checked("cuCtxSetCurrent", (functions.set_current)(context))?;
         }
+        device.major = u32::try_from(major).unwrap_or(0);
         device.name = String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned();
         Ok(device)
     }

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use driver::Device;
 use launch::{BUILD, Kernels};
-use tensortap_device_kernels::{PTX, PTX_ARCHITECTURE, SOURCE, ptx_origin};
+use tensortap_device_kernels::{Code, PTX_ARCHITECTURE, SOURCE, ptx_origin};
 
 const USAGE: &str = "usage: gpu ptx | gpu compile FILE [ARCHITECTURE] | gpu check [FILE] | gpu speed [FILE]";
 
@@ -63,10 +63,10 @@ fn make_ptx() -> Result<(), String> {
 /// Works with the code of a file, or with what the library has.
 fn with_kernels(file: Option<&str>, work: fn(&Kernels<'_>) -> Result<(), String>) -> Result<(), String> {
     let read = |file: &str| std::fs::read(file).map_err(|error| format!("{file}: {error}"));
-    // Text ends with a zero.
-    let mut code = file.map_or_else(|| Ok(PTX.as_bytes().to_vec()), read)?;
-    code.push(0);
     let device = Device::open()?;
     println!("device: {}", device.name);
+    // Text ends with a zero.
+    let mut code = file.map_or_else(|| Ok(Code::for_device(device.major).text.into_bytes()), read)?;
+    code.push(0);
     work(&Kernels::load(&device, &code)?)
 }

@@ -264,6 +264,7 @@ FN void tt_bundle(const u32 measured, GLOBAL const u8 *first, const tt_range *ra
         LOCAL_ARRAY tt_part group_parts[part_count];                                                          \
         u32 bundle = MY_GROUP;                                                                                \
         tt_range range;                                                                                       \
+        tt_begins(&side);                                                                                     \
         if (side.count > FEW)                                                                                 \
             range = side.table[tt_range_of(side.table, side.count, bundle)];                                  \
         else                                                                                                  \
@@ -271,6 +272,7 @@ FN void tt_bundle(const u32 measured, GLOBAL const u8 *first, const tt_range *ra
         tt_bundle(measured, (const u8 *)range.address, &range, bundle, side.leaf_hashes, side.sums,           \
                   side.parts, secret, shares, added, group_parts);                                            \
         tt_chain_on(&side, &range, bundle, 1, measured, secret, shares, group_parts);                         \
+        tt_ends(&side);                                                                                       \
     }
 #else
 /* A kernel cannot be handed the addresses of buffers in a table, so they are arguments. */

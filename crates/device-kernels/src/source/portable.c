@@ -36,6 +36,15 @@ typedef unsigned long long tt_address;
 #define F64_OF_F32(bits) ((f64)__uint_as_float(bits))
 #define F64_OF_WORDS(high, low) __hiloint2double((i32)(high), (i32)(low))
 #define SWAP_IF_EQUAL(at, old, new) atomicCAS(at, old, new)
+/* Past the first cache, which does not see what other groups have just written. */
+#define FRESH(at) __ldcg(at)
+/* Memory before and after, for all groups of the device; the first cache has nothing from before. */
+#define ORDERED() asm volatile("fence.acq_rel.gpu;" ::: "memory")
+/* The same for the host as well. */
+#define ORDERED_FOR_HOST() asm volatile("fence.acq_rel.sys;" ::: "memory")
+/* Devices from 9.0 on let a launch begin while the one before it in its stream runs. For those the two words are put in when this is loaded (`ptx.rs`). */
+#define LET_NEXT_BEGIN() asm volatile("// tt.let_next_begin" ::: "memory")
+#define WAIT_FOR_LAST() asm volatile("// tt.wait_for_last" ::: "memory")
 typedef ulonglong2 tt_words;
 #else
 typedef uchar u8;
@@ -66,6 +75,7 @@ typedef double f64;
 #define BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
 #define MUL_HIGH(a, b) mul_hi((u64)(a), (u64)(b))
 #define SWAP_IF_EQUAL(at, old, new) atomic_cmpxchg(at, old, new)
+#define FRESH(at) (*(at))
 typedef ulong2 tt_words;
 #endif
 
@@ -139,8 +149,29 @@ typedef struct {
     u64 ticket;
     u32 count;
     u32 mask;
+    /* How it stands to the launches before and behind it. */
+    u32 order;
+    u32 reserved0;
     tt_range few[FEW];
 } tt_side;
+
+/* It may begin beside the launch before it, and is done behind that; it lets the next begin beside it. */
+#define IS_BESIDE 1u
+#define LETS_NEXT 2u
+
+FN void tt_begins(const tt_side *side) {
+    /* The launch before it has not ended, which would have emptied the first caches. */
+    if (side->order & IS_BESIDE)
+        ORDERED();
+    if (side->order & LETS_NEXT)
+        LET_NEXT_BEGIN();
+}
+
+/* A launch is done when all its groups are, so one of them waits for all. */
+FN void tt_ends(const tt_side *side) {
+    if ((side->order & IS_BESIDE) && MY_GROUP == 0)
+        WAIT_FOR_LAST();
+}
 
 /* Ranges that go with a launch which has many. */
 #define MANY 80u

@@ -1,16 +1,5 @@
 /* Roots: what is left to do when the leaves of a range are done. */
 
-#ifdef __CUDACC_RTC__
-/* Past the first cache, which does not see what other groups have just written. */
-#define FRESH(at) __ldcg(at)
-/* Memory before and after, for all groups of the device. */
-#define ORDERED() asm volatile("fence.acq_rel.gpu;" ::: "memory")
-/* The same for the host as well. */
-#define ORDERED_FOR_HOST() asm volatile("fence.acq_rel.sys;" ::: "memory")
-#else
-#define FRESH(at) (*(at))
-#endif
-
 /* Bundles that the chain takes in one go. */
 #define SEGMENT 128u
 

@@ -126,7 +126,9 @@ FN void tt_spread(const tt_side *side, const tt_range *ranges, LOCAL u64 *secret
         LOCAL_ARRAY u64 secret[SECRET_WORDS];                     \
         LOCAL_ARRAY u64 room[8 * SEGMENT + 40];                   \
         LOCAL_ARRAY u64 added[2 * SPREAD_LEAVES];                 \
+        tt_begins(side_of);                                       \
         tt_spread(side_of, ranges_of, secret, room, added);       \
+        tt_ends(side_of);                                         \
     }
 
 SPREAD_KERNEL(tt_hash_spread, tt_side, &it, it.few)
