@@ -94,7 +94,15 @@ pub fn before(door: &Door, function: &Function, call: Call<'_>) -> Option<Going>
             door.state().textures.remove(&(kind, word(0)));
             None
         }
-        Does::Register
+        Does::LaunchMany => {
+            door.tell_once(
+                "launches on several devices at once (cuLaunchCooperativeKernelMultiDevice) are not recorded: what they write \
+                 shows as an unattributed change",
+            );
+            None
+        }
+        Does::Unrecorded
+        | Does::Register
         | Does::SetAccess
         | Does::TextureMade(_)
         | Does::ContextMade

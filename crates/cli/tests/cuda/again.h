@@ -27,10 +27,12 @@ CUresult cuDeviceGet(int *device, int at) {
   *device = at;
   return 0;
 }
-CUresult cuDeviceGetAttribute(int *value, int attribute, int device) {
+static int architecture(void) {
   const char *other = getenv("FAKE_ARCHITECTURE");
-  int architecture = other ? atoi(other) : ARCHITECTURE;
-  *value = attribute == 75 ? architecture / 10 : attribute == 76 ? architecture % 10 : attribute == 102;
+  return other ? atoi(other) : ARCHITECTURE;
+}
+CUresult cuDeviceGetAttribute(int *value, int attribute, int device) {
+  *value = attribute == 75 ? architecture() / 10 : attribute == 76 ? architecture() % 10 : attribute == 102;
   return device;
 }
 

@@ -133,6 +133,7 @@ static hash128 content_hash(const uint8_t *in, uint64_t size) {
 
 // ---------------------------------------------------------------- what a launch is given
 
+enum { OUR_BESIDE = 1, OUR_LETS_NEXT = 2 };
 enum { OUR_FEW = 16, OUR_MANY = 80, OUR_UINT8 = 16, OUR_CHUNK = 65536, STORED = 0, NEW = 1, NEW_UNKEPT = 2, UNDECIDED = 3 };
 struct our_range {
   uint64_t address, bytes;
@@ -204,8 +205,14 @@ static uint32_t decide(uint32_t (*slots)[4], uint32_t mask, const hash128 *hash)
   return decision;
 }
 
+// Tickets of launches that have done all they do.
+enum { MOST_TICKETS = 1 << 16 };
+static unsigned char is_done[MOST_TICKETS];
+
 static void say_done(uint64_t *done, uint64_t ticket) {
-  if (done) __atomic_store_n(done, ticket, __ATOMIC_RELEASE);
+  if (!done) return;
+  __atomic_store_n(&is_done[ticket % MOST_TICKETS], 1, __ATOMIC_RELEASE);
+  __atomic_store_n(done, ticket, __ATOMIC_RELEASE);
 }
 
 static void run_side(const struct our_side *side, const struct our_range *ranges, uint32_t most, int is_measured) {

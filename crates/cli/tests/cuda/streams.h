@@ -39,6 +39,9 @@ struct stream {
   CUgraph graph;
   uint64_t submitted, done;
   struct op *first, *last;
+  // What the last thing in it works in, if that is a launch which lets the next begin beside it, and its ticket.
+  const void *beside;
+  uint64_t ticket;
 };
 
 struct event {
@@ -126,6 +129,7 @@ static uint64_t submit_waiting(CUstream handle, void (*run)(void *), const void 
   else stream->first = op;
   stream->last = op;
   uint64_t number = ++stream->submitted;
+  stream->beside = NULL;
   pthread_cond_broadcast(&changed);
   pthread_mutex_unlock(&lock);
   return number;

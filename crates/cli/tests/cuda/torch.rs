@@ -78,3 +78,16 @@ fn blocks_of_an_allocator_like_pytorchs_are_known_and_it_tells_whom_it_told() {
         }
     }
 }
+
+#[test]
+fn a_launch_that_comes_again_reaches_as_far_as_the_block_that_is_there_by_then() {
+    let bench = Bench::new();
+    // Three times the same kernel with the same parameters, the last time with a smaller block at the same place; and a fourth one with the first block again.
+    let plan = "stream 1 1\ntorch 0\ntorch_alloc 0 200\nput 1 0 0 7 50 0\nput 1 0 0 7 50 0\ntorch_free 0\ntorch_alloc 2 50\nput 1 2 0 7 50 0\n\
+                torch_free 2\ntorch_alloc 3 200\nput 1 3 0 7 50 0\n";
+    succeeded(&bench.program(plan, Some(("run", ""))).output().unwrap());
+    let lengths: Vec<usize> =
+        seen(&bench.dump("run")).iter().map(|(_, _, _, content, _)| content.len()).collect();
+    let [large, small] = [200, 50].map(|words| 4 * block(words));
+    assert_eq!(lengths, [large, large, large, large, small, small, large, large]);
+}

@@ -1,6 +1,6 @@
 //! What is captured before and behind every command is what an execution of its own finds there.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, process::Output};
 
 use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
 use tensortap::DumpStage;
@@ -53,6 +53,8 @@ pub fn commands(count: usize, streams: usize) -> impl Strategy<Value = Vec<(usiz
 #[derive(Clone, Copy, PartialEq)]
 enum Where {
     Device,
+    /// On a device that lets a launch begin beside the one before it.
+    Overlapping,
     Host,
 }
 
@@ -69,13 +71,28 @@ fn check(bench: &Bench, flags: &[u32], commands: &[(usize, Do)], run: &str, plac
     for (level, compare) in [("full", &compare as &dyn Fn(&Dump, &[Vec<Seen>])), ("hash", &findings)] {
         let (run, options) = (format!("{run}-{level}"), format!("--dump-tensor={level}"));
         let mut command = bench.program(&plan, Some((&run, &options)));
-        if place == Where::Host {
-            command.env("FAKE_LOADS_NOTHING", "1");
+        match place {
+            Where::Device => _ = command.env("FAKE_ARCHITECTURE", "80"),
+            Where::Overlapping => _ = command.env("FAKE_COUNTS_EARLY", "1"),
+            Where::Host => _ = command.env("FAKE_LOADS_NOTHING", "1"),
         }
-        let recorded = succeeded(&command.output().unwrap());
+        let output = command.output().unwrap();
+        let recorded = succeeded(&output);
         assert_eq!(recorded, world.printed, "and when it is recorded");
+        if place == Where::Overlapping {
+            // Where content is kept, what is new has to be decided first.
+            assert_eq!(early_launches(&output) > 0, level == "hash", "{run}");
+        }
         compare(&bench.dump(&run), &expected);
     }
+}
+
+/// Launches of ours that began beside the one before them, as the driver says.
+pub fn early_launches(output: &Output) -> u32 {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let count =
+        said.lines().find_map(|line| line.strip_prefix("fake driver: ")?.split(' ').next()?.parse().ok());
+    count.unwrap_or_else(|| panic!("no word of the driver in: {said}"))
 }
 
 /// The place of each task among the commands.
@@ -167,7 +184,8 @@ fn every_range_of_every_command_is_what_an_execution_of_its_own_finds() {
     let mut runner = TestRunner::deterministic();
     for (number, flags) in venues.into_iter().enumerate() {
         let chosen = commands(70, flags.len()).new_tree(&mut runner).unwrap().current();
-        for (name, place) in [("device", Where::Device), ("host", Where::Host)] {
+        let places = [("device", Where::Device), ("overlapping", Where::Overlapping), ("host", Where::Host)];
+        for (name, place) in places {
             check(&bench, flags, &chosen, &format!("{name}{number}"), place);
         }
     }
