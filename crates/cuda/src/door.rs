@@ -7,7 +7,7 @@ use std::{
 };
 
 use tensortap_queue::{Attached, ByNumber, say};
-use tensortap_record::{DumpLevel, QueueId, RecordError, ThreadRecorder};
+use tensortap_record::{DumpLevel, DumpStage, QueueId, RecordError, ThreadRecorder};
 
 use crate::{
     allocations::{Allocations, Device},
@@ -261,6 +261,11 @@ impl Door {
             let (device, name) = self.driver.device();
             (device, name, current)
         })
+    }
+
+    /// Whether content of an argument is recorded at a stage, as far as filters say.
+    pub fn wants_argument(&self, stage: DumpStage, arg: u16) -> bool {
+        self.attached.session().wants_argument(stage, arg).unwrap_or(false)
     }
 
     /// Records in this thread, where that can be.

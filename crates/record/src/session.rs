@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tensortap_abi::DumpLevel;
+use tensortap_abi::{DumpLevel, DumpStage};
 use tensortap_collector::Summary;
 use tensortap_platform::attach::{Attachment, Hello};
 
@@ -95,6 +95,15 @@ impl Session {
     pub fn level(&self) -> Result<DumpLevel, RecordError> {
         self.core.check()?;
         Ok(self.core.region().level())
+    }
+
+    /// Whether a filter lets an argument pass at a stage, of a task that it lets pass.
+    ///
+    /// # Errors
+    /// In a process that was forked.
+    pub fn wants_argument(&self, stage: DumpStage, arg_index: u16) -> Result<bool, RecordError> {
+        self.core.check()?;
+        Ok(self.core.region().wants_argument(stage, arg_index))
     }
 
     /// What was recorded and lost so far, by all threads.

@@ -2,8 +2,8 @@
 
 use tensortap_abi::{
     CACHE_LINE_BYTES, DUMP_LAYOUT_VERSION, DUMP_MAGIC, DeviceRange, DumpBufferHeader, DumpBufferState,
-    DumpCollect, DumpFilter, DumpLevel, DumpPolicy, DumpRecord, DumpSetupHeader, LARGE_PAYLOAD_ALIGN,
-    MAX_LANES, REGION_OF_PROCESS,
+    DumpCollect, DumpFilter, DumpLevel, DumpPolicy, DumpRecord, DumpSetupHeader, DumpStage,
+    LARGE_PAYLOAD_ALIGN, MAX_LANES, REGION_OF_PROCESS,
 };
 
 use tensortap_sync::signs;
@@ -87,6 +87,11 @@ impl<'m> Region<'m> {
     /// How much is captured.
     pub fn level(&self) -> DumpLevel {
         self.rules.level
+    }
+
+    /// Whether the filter lets an argument pass at a stage, of a task that it lets pass.
+    pub fn wants_argument(&self, stage: DumpStage, arg_index: u16) -> bool {
+        self.rules.passes_arg(stage, arg_index)
     }
 
     /// Lets every producer discard from now on, as a host would whose files can take no more: for a process whose host is gone.

@@ -75,6 +75,33 @@ fn memory_of_two_arguments_is_stored_although_a_filter_leaves_the_first_out() {
 }
 
 #[test]
+fn content_that_a_filter_has_left_out_is_stored_where_it_is_met_next() {
+    let bench = Bench::new();
+    // What each launch is given is what the one before it left, which nobody asks for; and the other way round.
+    let plan = "stream 1 1\nalloc 0 3000\nput 1 0 0 3 3000 0\nput 1 0 0 4 3000 0\nput 1 0 0 5 3000 0\nput 1 0 0 4 3000 0\nsync 1\n";
+    let fresh = vec![0xA5; 12_000];
+    for (stage, contents) in [
+        ("before", [fresh, bytes(3..3003), bytes(4..3004), bytes(5..3005)]),
+        ("after", [bytes(3..3003), bytes(4..3004), bytes(5..3005), bytes(4..3004)]),
+    ] {
+        let options = format!("--dump-stage {stage}");
+        let output = bench.program(plan, Some((stage, &options))).output().unwrap();
+        succeeded(&output);
+        let dump = bench.dump(stage);
+        let stored: Vec<Vec<u8>> = ranges(&dump)
+            .iter()
+            .map(|record| {
+                assert_eq!(record.payload, PayloadState::Stored, "{stage}: {record:?}");
+                dump.payload(record).unwrap().to_vec()
+            })
+            .collect();
+        assert!(stored == contents, "{stage}");
+        let manifest = std::fs::read_to_string(dump.dir().join("tensor_dump.json")).unwrap();
+        assert!(manifest.contains("\"dropped_records\": 0"), "{stage}: {manifest}");
+    }
+}
+
+#[test]
 fn equal_content_is_stored_once_or_each_time_as_asked() {
     let bench = Bench::new();
     let mut plan = String::from("alloc 0 3000\nalloc 1 3000\n");

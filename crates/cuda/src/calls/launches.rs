@@ -143,13 +143,14 @@ fn subject(
         return Ok(Subject::new(work.ranges, work.known));
     };
     let (changes, has_textures) = {
-        let state = door.state();
-        let has_textures = !state.textures.is_empty();
-        let known = state.repeats.find((function, &parameters), &state.allocations, device);
+        let mut state = door.state();
+        let State { repeats, allocations, textures, .. } = &mut *state;
+        let has_textures = !textures.is_empty();
+        let known = repeats.find((function, &parameters), allocations, device);
         if let Some(known) = known.filter(|_| !has_textures) {
             return Ok(known);
         }
-        (state.allocations.changes(), has_textures)
+        (allocations.changes(), has_textures)
     };
     let given = scan(door, facts, &parameters);
     work.give(door, recorder, (facts, &given), device)?;

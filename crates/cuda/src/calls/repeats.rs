@@ -14,12 +14,23 @@ use crate::{
 const MOST: usize = 4096;
 const MOST_BYTES: usize = 16 << 20;
 
+/// A kernel of which so many launches are kept and none has come again is given up: each is another.
+const PATIENCE: usize = 1024;
+
 /// Launches by their kernels and parameters.
 #[derive(Default)]
 pub struct Repeats {
-    by_kernel: ByNumber<usize, ByNumber<Box<[u8]>, Repeat>>,
+    by_kernel: ByNumber<usize, OfKernel>,
     count: usize,
     bytes: usize,
+}
+
+/// Launches of one kernel.
+#[derive(Default)]
+struct OfKernel {
+    known: ByNumber<Box<[u8]>, Repeat>,
+    /// Whether one has come again.
+    has_repeated: bool,
 }
 
 /// A launch.
@@ -46,12 +57,14 @@ impl Repeat {
 impl Repeats {
     /// What a launch is given, if it came before and nothing has changed since.
     pub fn find(
-        &self,
+        &mut self,
         (kernel, parameters): (usize, &[u8]),
         allocations: &Allocations,
         device: Device,
     ) -> Option<Arc<Subject>> {
-        let known = self.by_kernel.get(&kernel)?.get(parameters)?;
+        let kernel = self.by_kernel.get_mut(&kernel)?;
+        let known = kernel.known.get(parameters)?;
+        kernel.has_repeated = true;
         known.holds(allocations, device).then(|| Arc::clone(&known.subject))
     }
 
@@ -60,8 +73,11 @@ impl Repeats {
         if self.count >= MOST || self.bytes.saturating_add(parameters.len()) > MOST_BYTES {
             self.clear();
         }
-        let bytes = parameters.len();
-        if self.by_kernel.entry(kernel).or_default().insert(parameters, repeat).is_none() {
+        let (bytes, kernel) = (parameters.len(), self.by_kernel.entry(kernel).or_default());
+        if kernel.known.len() >= PATIENCE && !kernel.has_repeated {
+            return;
+        }
+        if kernel.known.insert(parameters, repeat).is_none() {
             self.count += 1;
             self.bytes = self.bytes.saturating_add(bytes);
         }
@@ -96,8 +112,8 @@ mod tests {
     fn a_launch_is_known_again_by_kernel_parameters_and_device() {
         let mut allocations = Allocations::default();
         allocations.add(MEMORY, None);
-        let repeats = kept(&allocations, &[4100]);
-        let finds = |kernel, parameters: &[u8], device| {
+        let mut repeats = kept(&allocations, &[4100]);
+        let mut finds = |kernel, parameters: &[u8], device| {
             repeats.find((kernel, parameters), &allocations, device).is_some()
         };
         assert!(finds(7, &[1, 2, 3], 0));
@@ -109,8 +125,8 @@ mod tests {
         let mut allocations = Allocations::default();
         allocations.add(MEMORY, None);
         allocations.add_block(4096, 512);
-        let repeats = kept(&allocations, &[4100]);
-        let finds = |allocations: &Allocations| repeats.find((7, &[1, 2, 3]), allocations, 0).is_some();
+        let mut repeats = kept(&allocations, &[4100]);
+        let mut finds = |allocations: &Allocations| repeats.find((7, &[1, 2, 3]), allocations, 0).is_some();
         allocations.add_block(6000, 512);
         assert!(finds(&allocations), "a block of others");
         allocations.free_block(4096);
@@ -133,10 +149,16 @@ mod tests {
             let repeat = Repeat { device: 0, changes: 0, pointers: Vec::new(), subject };
             repeats.keep(1, parameters.into(), repeat);
         };
+        for number in 0..2 * PATIENCE {
+            keep(&mut repeats, number.to_le_bytes().into());
+        }
+        assert_eq!(repeats.count, PATIENCE, "none of them came again");
+        assert!(repeats.find((1, &0_usize.to_le_bytes()), &allocations, 0).is_some());
         for number in 0..3 * MOST {
             keep(&mut repeats, number.to_le_bytes().into());
             assert!(repeats.count <= MOST);
         }
+        repeats.clear();
         keep(&mut repeats, 1_u64.to_le_bytes().into());
         keep(&mut repeats, vec![0; MOST_BYTES]);
         assert_eq!((repeats.count, repeats.bytes), (1, MOST_BYTES));

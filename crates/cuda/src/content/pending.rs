@@ -40,8 +40,8 @@ pub struct Pending {
 /// Ranges by the memory they are: what is given by several pointers is looked at once.
 #[derive(Default)]
 pub struct Slots {
-    /// Of each range, its finding, and its type as far as that is known.
-    of: Vec<(usize, Option<DType>)>,
+    /// Of each range, its finding, its position among the arguments, and its type as far as that is known.
+    of: Vec<(usize, u16, Option<DType>)>,
     /// Of each finding, the first range that it is of.
     firsts: Vec<usize>,
 }
@@ -58,7 +58,7 @@ impl Slots {
             // Of the same memory as different types, all but the first have findings of their own.
             let is_alike = slots.firsts.get(slot).is_none_or(|&first| ranges[first].dtype == range.dtype);
             let slot = if is_alike { slot } else { new };
-            slots.of.push((slot, range.dtype));
+            slots.of.push((slot, range.arg, range.dtype));
             if slot == new {
                 slots.firsts.push(place);
             }
@@ -69,6 +69,12 @@ impl Slots {
     /// Of each finding, the first range that it is of.
     pub fn firsts(&self) -> &[usize] {
         &self.firsts
+    }
+
+    /// Positions of the arguments that a finding is of.
+    pub fn args(&self, slot: usize) -> impl Iterator<Item = u16> {
+        let first = self.firsts[slot];
+        self.of[first..].iter().filter(move |(own, ..)| *own == slot).map(|(_, arg, _)| *arg)
     }
 
     /// The finding of a range.
@@ -175,7 +181,7 @@ impl Pending {
         let results = std::ptr::with_exposed_provenance::<RangeResult>(
             start + usize::try_from(WORD_BYTES).unwrap_or(0),
         );
-        let of = |&(slot, dtype): &(usize, Option<DType>)| {
+        let of = |&(slot, _, dtype): &(usize, u16, Option<DType>)| {
             // SAFETY: the device has written as many behind the word, and writes them no more.
             let (result, told) = unsafe {
                 let told = results.add(self.sight.slots.firsts.len()).cast::<u32>();

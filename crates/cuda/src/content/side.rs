@@ -122,7 +122,7 @@ pub fn enqueue(door: &Door, taken: &Taken, asked: Asked<'_>) -> Result<Seen, Not
     let (contents, line) = (&door.contents, taken.stream.line);
     let held = hold(device, &mut taken.scratch(), stage, sight.bundles)?;
     let (room, start) = room_for(contents, sight.findings())?;
-    let kept = keep_all(door, contents, device, &sight);
+    let kept = keep_all(door, contents, device, (stage, &sight));
     let ticket = contents.tickets.next() + 1;
     word_at(start).set(0);
     let base = (start as u64).wrapping_add(device.findings_at);
@@ -212,10 +212,20 @@ fn launches(sources: &[Source]) -> Result<(Vec<Plan>, u64), NotSeen> {
     Ok((all, most))
 }
 
-/// Room in the ring for all ranges; nothing where no content is wanted.
-fn keep_all(door: &Door, contents: &Contents, device: &Device, sight: &Sight) -> Vec<Option<InRing>> {
+/// Room in the ring for all ranges; nothing where no content is wanted, and none for what filters leave out: what is taken for stored would not be.
+fn keep_all(
+    door: &Door,
+    contents: &Contents,
+    device: &Device,
+    (stage, sight): (DumpStage, &Sight),
+) -> Vec<Option<InRing>> {
     let Some(ring) = &device.ring else { return Vec::new() };
-    sight.ranges().map(|range| keep(door, contents, ring, range)).collect()
+    let is_wanted = |slot| sight.slots.args(slot).any(|arg| door.wants_argument(stage, arg));
+    let kept = sight
+        .ranges()
+        .enumerate()
+        .map(|(slot, range)| if is_wanted(slot) { keep(door, contents, ring, range) } else { None });
+    kept.collect()
 }
 
 /// Room in the ring for a range, where there is some.
