@@ -6,10 +6,11 @@ use anyhow::Context;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tensortap::analysis::compare::with_kernels_of;
-use tensortap::format::RunInfo;
+use tensortap::format::{Dump, RunInfo};
 use tensortap::judge::{Profile, RuleBook, Rules};
 use tensortap_query::golden::Golden;
 use tensortap_query::ids::{IdRange, holds, parse_range};
+use tensortap_query::words::printable_path;
 
 use crate::error::UsageError;
 use crate::program::program;
@@ -84,12 +85,28 @@ impl CompareArgs {
         if there.iter().any(|&step| holds(steps, step.into())) {
             return Ok(steps.clone());
         }
-        let there: Vec<String> = there.iter().map(u32::to_string).collect();
         Err(UsageError {
             message: "the golden has none of the steps that --golden-step names".into(),
-            hint: format!("its steps are {}", there.join(", ")),
+            hint: its_steps(&there),
         })
     }
+}
+
+/// That a dump has a step of those that are asked for, if any are.
+pub fn check_steps(dump: &Dump, steps: &[IdRange]) -> Result<(), UsageError> {
+    let there = dump.steps();
+    if steps.is_empty() || there.iter().any(|&step| holds(steps, step.into())) {
+        return Ok(());
+    }
+    Err(UsageError {
+        message: format!("{} has none of the steps that --step names", printable_path(dump.dir())),
+        hint: its_steps(&there),
+    })
+}
+
+fn its_steps(there: &[u32]) -> String {
+    let there: Vec<String> = there.iter().map(u32::to_string).collect();
+    format!("its steps are {}", there.join(", "))
 }
 
 fn usage(message: String) -> UsageError {

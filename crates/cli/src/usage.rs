@@ -13,7 +13,22 @@ pub fn parse<T: Parser>() -> Result<T, Exit> {
     let mut command = taking_negative_numbers(program::named(T::command()));
     let matches = command.try_get_matches_from_mut(env::args_os());
     let parsed = matches.and_then(|found| T::from_arg_matches(&found).map_err(|e| e.format(&mut command)));
-    parsed.map_err(|error| refuse(&with_topics(with_equals_sign(error, &command), &command)))
+    parsed.map_err(|error| {
+        refuse(&with_topics(with_task(with_equals_sign(error, &command), &command), &command))
+    })
+}
+
+/// Where a word is too much for a verb that takes a dump, says how a task is chosen there: `show` and `replay` take one behind the dump.
+fn with_task(mut error: clap::Error, command: &Command) -> clap::Error {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return error };
+    let is_word = error.kind() == ErrorKind::UnknownArgument && !word.starts_with('-');
+    let verb = env::args().nth(1).and_then(|verb| command.find_subcommand(verb));
+    let takes_task = verb.is_some_and(|verb| verb.get_arguments().any(|arg| arg.get_long() == Some("task")));
+    if is_word && takes_task {
+        let tip = format!("it reads one dump; --task {word} chooses a task of it, --func {word} a kernel");
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
 }
 
 /// Where help is asked for about nothing that there is, names what it has pages about beside the verbs.

@@ -3,6 +3,7 @@
 //! Nothing is assumed of what an argument is used for: each range is filled with what it held before the launch, and what it holds
 //! afterwards is held against what was captured, bit for bit on the device that it was captured on, by rule on another.
 
+mod choice;
 mod contents;
 mod cuda;
 mod cut;
@@ -24,6 +25,7 @@ use crate::{
     ReplayReport, Selection, TaskReport,
 };
 
+use self::choice::{Devices, check_device};
 use self::contents::{Contents, Gathered};
 use self::cuda::Cuda;
 use self::opencl::OpenCl;
@@ -53,6 +55,9 @@ trait Door {
         task: Task<'_>,
         grades: &mut Vec<ArgReport>,
     ) -> Result<Result<Gathered, String>, ReplayError>;
+
+    /// Devices that there are.
+    fn devices(&self) -> Devices;
 
     /// Makes a launch of it, and grades arguments down for what the door knows. The error is why there is none.
     fn plan(
@@ -131,10 +136,17 @@ pub fn replay(
     let refused = |option| move |reason| ReplayError::Option { option, reason };
     if what == "OpenCL" {
         let door = OpenCl::start(config).map_err(refused("replaying launches of OpenCL"))?;
+        // Of a program that uses both, the device may be the other's.
+        if of_cuda.is_empty() {
+            check_device("OpenCL device", &door, config)?;
+        }
         Session { shared: &mut shared, door }.all(&of_opencl, observe, &mut report)?;
     }
     if (what == "CUDA" || !of_cuda.is_empty()) && !report.interrupted {
         let door = Cuda::start(config).map_err(refused("replaying launches of CUDA"))?;
+        if what == "CUDA" {
+            check_device("CUDA device", &door, config)?;
+        }
         Session { shared: &mut shared, door }.all(&of_cuda, observe, &mut report)?;
     }
     report.replayed_on = distinct(shared.used.into_iter());
@@ -431,52 +443,4 @@ fn worker_options(config: &ReplayConfig) -> WorkerOptions {
 pub fn become_launch_worker_if_asked() {
     tensortap_launch_host::become_worker_if_asked::<tensortap_opencl_host::OpenCl>();
     tensortap_launch_host::become_worker_if_asked::<tensortap_cuda_host::Cuda>();
-}
-
-/// The device to run on: what runs there, devices as dumps name them, and as people may.
-fn by_wish(
-    (what, devices, searched): (&str, &[String], &[String]),
-    wish: &LaunchDevice,
-    captured: &str,
-) -> Result<usize, String> {
-    let is_captured = |device: &String| device == captured;
-    let listed = || {
-        let names = devices.iter().enumerate().map(|(at, device)| format!("{at} ({device})"));
-        names.collect::<Vec<_>>().join(", ")
-    };
-    match wish {
-        LaunchDevice::Captured => Ok(devices.iter().position(is_captured).unwrap_or(0)),
-        LaunchDevice::Other => devices.iter().position(|device| !is_captured(device)).ok_or_else(|| {
-            format!("there is no {what} device here but the one it was captured on, {captured}; --rerun runs it there again")
-        }),
-        LaunchDevice::Named(name) => {
-            let by_place = name.parse().ok().filter(|&at: &usize| at < devices.len());
-            let fits = |device: &String| device.to_lowercase().contains(&name.to_lowercase());
-            let found = by_place.or_else(|| searched.iter().position(fits));
-            found.ok_or_else(|| format!("there is no {what} device `{name}`; there are: {}", listed()))
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn devices_are_chosen_by_place_name_or_what_was_captured() {
-        let devices = ["gpu / 1", "cpu / 1"].map(str::to_owned);
-        let searched = ["P / gpu / 1", "P / cpu / 1"].map(str::to_owned);
-        let chosen =
-            |wish: &LaunchDevice, captured: &str| by_wish(("OpenCL", &devices, &searched), wish, captured);
-        let named = |name: &str| LaunchDevice::Named(name.into());
-        assert_eq!(chosen(&LaunchDevice::Captured, "cpu / 1"), Ok(1));
-        assert_eq!(chosen(&LaunchDevice::Captured, "cpu / 2"), Ok(0), "another driver is another device");
-        assert_eq!(chosen(&LaunchDevice::Other, "gpu / 1"), Ok(1));
-        assert!(by_wish(("CUDA", &devices[..1], &searched[..1]), &LaunchDevice::Other, "gpu / 1").is_err());
-        assert_eq!(chosen(&named("1"), ""), Ok(1));
-        assert_eq!(chosen(&named("CPU"), "gpu / 1"), Ok(1));
-        assert_eq!(chosen(&named("p / cpu"), "gpu / 1"), Ok(1));
-        let refused = chosen(&named("fpga"), "").unwrap_err();
-        assert!(refused.contains("0 (gpu / 1), 1 (cpu / 1)"), "{refused}");
-    }
 }

@@ -23,7 +23,7 @@ use tensortap_query::document::BlameDocument;
 use tensortap_query::golden::{Golden, open, other_scene, remarks};
 use tensortap_query::module_words::other_programs;
 
-use crate::compare_args::CompareArgs;
+use crate::compare_args::{CompareArgs, check_steps};
 use crate::dump_arg::{DumpArg, StepArg, quoted};
 use crate::error::{Exit, UsageError};
 use crate::kernel_args::KernelArgs;
@@ -172,6 +172,7 @@ fn judge<T>(
     output: Output,
     tell: impl FnOnce(Report<'_>) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
+    check_steps(dump, &args.step.step)?;
     let registry = &with_scene(args, registry, dump)?;
     let opened = golden.map(open).transpose()?;
     let golden_steps = opened.as_ref().map_or(Ok(Vec::new()), |golden| args.compare.golden_steps(golden))?;

@@ -27,13 +27,13 @@ use crate::program::program;
 use crate::progress::StepProgress;
 use crate::ranks::{self, Judged, Told};
 use crate::select::SelectArgs;
-use tensortap_query::Pair;
 use tensortap_query::diff::{DiffReport, Sort, details, ranked};
 use tensortap_query::document::{DiffDocument, verdict_word};
 use tensortap_query::fields::{Cells, DIFF_CSV, Field, Row, csv_head, fields};
 use tensortap_query::golden::{Golden, open};
 use tensortap_query::number::counted_in;
 use tensortap_query::words::printable;
+use tensortap_query::{OUTPUTS, Pair, newest};
 
 /// What `tensortap diff` takes.
 #[derive(Args)]
@@ -48,8 +48,8 @@ use tensortap_query::words::printable;
     Exit status: 0 everything is within its rule, 1 something is not, 2 a dump cannot be read")]
 pub struct DiffArgs {
     /// The dump and what it is compared with: a dump, a folder or a file of .npy, .npz or .safetensors arrays.
-    /// One alone is compared with the newest dump under outputs/
-    #[arg(value_name = "DUMP", required_unless_present = "scene_golden")]
+    /// One alone is what the newest dump under outputs/ is compared with
+    #[arg(value_name = "DUMP")]
     paths: Vec<PathBuf>,
 
     /// Compare the outputs of the run with the golden that its scene computes for itself
@@ -126,6 +126,8 @@ pub fn run(args: &DiffArgs, registry: &Registry, output: Output) -> anyhow::Resu
         return outputs::run(args, registry, output);
     }
     let (dump, golden) = match args.paths.as_slice() {
+        [] => return Err(alone(None).into()),
+        [golden] if has_no_other(golden) => return Err(alone(Some(golden)).into()),
         [golden] => (None, golden),
         [dump, golden] => (Some(dump.clone()), golden),
         _ => return Err(too_many().into()),
@@ -349,6 +351,30 @@ impl Report<'_> {
     fn headline(&self) -> String {
         self.why_empty.clone().unwrap_or_else(|| text::headline(&self.diff))
     }
+}
+
+/// Whether no dump under `outputs/` can be compared with the one that is named: there is none, or it is that one.
+fn has_no_other(named: &Path) -> bool {
+    let is_named = |newest: PathBuf| newest.canonicalize().ok() == named.canonicalize().ok();
+    newest().map_or(true, is_named)
+}
+
+/// What is missing where one dump is named, or none.
+fn alone(named: Option<&Path>) -> UsageError {
+    let message = match named {
+        None => "`diff` compares a dump with another, or with golden files, and none is named".to_owned(),
+        Some(named) => {
+            let named = quoted(named);
+            format!(
+                "there is nothing to compare {named} with: `diff` takes a dump and what it should be, and there is no other dump in {OUTPUTS}"
+            )
+        }
+    };
+    let (program, dump) = (program(), named.map_or_else(|| "DUMP".into(), quoted));
+    let hint = format!(
+        "name a second dump or golden files: `{program} diff {dump} right`, `{program} diff {dump} golden.npz`; `{program} diff {dump} --scene-golden` compares the outputs of a scene's run with what the scene computes"
+    );
+    UsageError { message, hint }
 }
 
 fn too_many() -> UsageError {

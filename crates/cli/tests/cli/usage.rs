@@ -244,12 +244,50 @@ fn a_name_that_nothing_has_is_bad_usage_and_what_may_fit_nothing_is_an_empty_sel
 }
 
 #[test]
+fn a_dump_alone_is_told_what_it_can_be_compared_with() {
+    let folder = Folder::new();
+    folder.good("run vector_example --dump-tensor --out d --quiet");
+    // Neither in outputs/ nor anywhere else is there another.
+    for line in ["diff d", "diff d --json"] {
+        let refused = folder.tensortap(line);
+        assert_refused(line, &refused, &["nothing to compare d with", "`tensortap diff d right`"]);
+        assert_refused(line, &refused, &["`tensortap diff d golden.npz`", "diff d --scene-golden"]);
+    }
+    assert_refused("diff", &folder.tensortap("diff"), &["none is named", "`tensortap diff DUMP right`"]);
+    // The newest is what is named: a dump is not compared with itself because of a word that is missing.
+    folder.good("run vector_example --dump-tensor --quiet");
+    let newest = std::fs::read_dir(folder.path("outputs")).unwrap().next().unwrap().unwrap().path();
+    let line = format!("diff outputs/{}", newest.file_name().unwrap().to_str().unwrap());
+    assert_refused(&line, &folder.tensortap(&line), &["there is no other dump in outputs"]);
+    folder.good("diff d");
+}
+
+#[test]
+fn a_word_too_much_behind_a_dump_is_told_how_a_task_is_chosen() {
+    for verb in ["list", "stats"] {
+        refused(&format!("{verb} d mul"), &["'mul'", "tip: it reads one dump; --task mul"]);
+    }
+}
+
+#[test]
 fn what_is_not_there_is_answered_with_what_is_in_the_same_words() {
     let folder = crate::dumps::Folder::new();
     folder.good("run vector_example --dump-tensor=hash --out d");
     for (line, said) in [
         ("show d 99", "error: there is no record 99; records are 0 to 17\n"),
         ("show d -1", "error: there is no record -1; records are 0 to 17\n"),
+        (
+            "show d nosuch",
+            "error: there is no task nosuch; there are: add, add_scalar, mul, t0, t1, t2, t3, t4\n",
+        ),
+        (
+            "show d 0x77",
+            "error: there is no task 0x77; tasks are 0x0, 0x100000000, 0x100000001, 0x100000002, 0x100000003\n",
+        ),
+        (
+            "blame d --golden d --step 7",
+            "error: d has none of the steps that --step names\nhint: its steps are 0\n",
+        ),
         ("diff d d --rules no.toml", "hint: `tensortap help rules` describes rules files\n"),
         ("blame d --golden d --rules no.toml", "hint: `tensortap help rules` describes rules files\n"),
     ] {

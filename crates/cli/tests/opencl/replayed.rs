@@ -136,3 +136,22 @@ fn at_level_hash_a_launch_is_refused_by_name() {
     let reason = said["refused"][0]["reason"].as_str().unwrap();
     assert!(reason.contains("would be zeros: what it held before the launch"), "{reason}");
 }
+
+#[test]
+fn a_device_that_there_is_not_is_bad_usage_and_no_launch_that_failed() {
+    let Some(bench) = Bench::new() else { return };
+    succeeded(&bench.program(Some(("run", "")), "replayed.py").output().unwrap());
+    let lines: [&[&str]; 4] = [
+        &["replay", "run", "--all"],
+        &["replay", "run", "several"],
+        &["blame", "run", "--rerun"],
+        &["blame", "run", "--reference"],
+    ];
+    for line in lines {
+        let line: Vec<&str> = line.iter().copied().chain(["--device", "nosuch"]).collect();
+        let (code, said, stderr) = bench.call(&line);
+        let message = said["error"]["message"].as_str().unwrap_or_default();
+        let is_named = message.starts_with("there is no OpenCL device `nosuch`; there are: 0 (");
+        assert!(code == Some(2) && is_named, "{line:?}: {said} {stderr}");
+    }
+}

@@ -1,7 +1,7 @@
 //! Launches that can be run again.
 
 use tensortap::record::{DType, DumpStage, MemorySpace, Operation, Role, StringId, TaskInfo, Tensor};
-use tensortap::{LaunchDevice, Outcome, ReplayReport};
+use tensortap::{LaunchDevice, Outcome, ReplayConfig, ReplayReport};
 
 use crate::made::{Made, Range, bytes, call, device, saxpy, spread};
 
@@ -109,8 +109,9 @@ fn what_a_launch_did_not_leave_is_named_and_on_another_device_a_rule_decides() {
     assert!(
         matches!(&other.tasks[0].outcome, Outcome::Refused(why) if why.contains("no OpenCL device here but"))
     );
-    let unknown = here.replay_on(LaunchDevice::Named("no such".into()));
-    assert!(matches!(&unknown.tasks[0].outcome, Outcome::Refused(why) if why.contains(&device)));
+    let unknown = ReplayConfig { launch_device: LaunchDevice::Named("no such".into()), ..here.config() };
+    let unknown = tensortap::replay(&unknown).err().expect("there is none").to_string();
+    assert!(unknown.contains("no OpenCL device `no such`") && unknown.contains(&device), "{unknown}");
     // Without a golden: each launch is held against another device.
     let (code, said, stderr) = call(elsewhere.folder.path(), &["blame", "dump", "--reference"]);
     assert_eq!(

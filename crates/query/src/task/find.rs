@@ -5,7 +5,7 @@ use tensortap::format::{Task, Tasks};
 
 use crate::QueryError;
 use crate::ids::{parse_id, parse_task};
-use crate::words::printable;
+use crate::words::{printable, short_task};
 
 /// How a task is named.
 pub const HOW: &str = "a task is its id (0x100000002, 1:2), its kernel or name (softmax), or the way to it through its scopes \
@@ -77,8 +77,39 @@ fn missing(tasks: &Tasks, text: &str, rest: &str) -> QueryError {
     let Unknown { did_you_mean, .. } = Unknown::new("task", last, known.iter().map(String::as_str));
     let near = did_you_mean.filter(|near| plain(near) != plain(last));
     let hint = near.map_or_else(|| HOW.into(), |near| format!("did you mean `{}`?", printable(&near)));
-    QueryError::Record { message: format!("there is no task {}", printable(text)), hint }
+    let there_are = if parse_task(rest).is_ok() { ids_text(tasks) } else { names_text(&known) };
+    QueryError::Record { message: format!("there is no task {}; {there_are}", printable(text)), hint }
 }
+
+/// Names that a message lists.
+const LISTED: usize = 20;
+
+/// What tasks and kernels are called.
+fn names_text(known: &[String]) -> String {
+    let named: Vec<_> = known.iter().take(LISTED).map(|name| printable(name)).collect();
+    match known.len().saturating_sub(LISTED) {
+        0 if named.is_empty() => "the dump has no names".into(),
+        0 => format!("there are: {}", named.join(", ")),
+        more => format!("there are: {} and {more} more", named.join(", ")),
+    }
+}
+
+/// The ids that tasks have.
+fn ids_text(tasks: &Tasks) -> String {
+    let mut ids: Vec<u64> = tasks.iter().map(|task| task.task_id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    match ids.as_slice() {
+        [] => "the dump has none".into(),
+        [first, .., last] if ids.len() > FEW => {
+            format!("tasks are {} … {}", short_task(*first), short_task(*last))
+        }
+        few => format!("tasks are {}", few.iter().map(|&id| short_task(id)).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// As many ids are named one by one; of more, the first and the last.
+const FEW: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -130,10 +161,21 @@ mod tests {
         }
     }
 
+    const NAMES: &str = "there are: k_proj, proj, softmax";
+    const IDS: &str = "tasks are 0x1, 0x2, 0x3";
+
     #[test]
     fn what_is_none_is_told_with_what_may_be_meant() {
-        for none in ["layer3/k_proj", "layer1/token3/k_proj", "", "/", "9@0x1", "0x9", "1@softmax"] {
-            assert_eq!(found(none), Err(format!("there is no task {none}")));
+        for (none, there_are) in [
+            ("layer3/k_proj", NAMES),
+            ("layer1/token3/k_proj", NAMES),
+            ("", NAMES),
+            ("/", NAMES),
+            ("9@0x1", IDS),
+            ("0x9", IDS),
+            ("1@softmax", NAMES),
+        ] {
+            assert_eq!(found(none), Err(format!("there is no task {none}; {there_are}")));
         }
         let Err(QueryError::Record { hint, .. }) = find_tasks(&tasks(), "sofmax") else {
             panic!("it is none")

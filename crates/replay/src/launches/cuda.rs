@@ -4,8 +4,9 @@ use tensortap_cuda_host::{Launch, Pointer, Span, Target};
 use tensortap_format::{Module, Task};
 use tensortap_launch_host::{LaunchError, Worker};
 
+use super::choice::{Devices, by_wish};
 use super::contents::{Contents, Gathered, Passed, Range, graded};
-use super::{Door, Planned, Ran, by_wish, worker_options};
+use super::{Door, Planned, Ran, worker_options};
 use crate::{ArgReport, Grade, LaunchDevice, Placement, ReplayConfig, ReplayError};
 
 /// Moves memory even where its addresses are free: for trying what that does.
@@ -54,6 +55,11 @@ impl Door for Cuda {
         Gathered::of(contents, task, is_variable, true, grades)
     }
 
+    fn devices(&self) -> Devices {
+        let names: Vec<String> = self.worker.devices().iter().map(|device| device.name.clone()).collect();
+        Devices { searched: names.clone(), names }
+    }
+
     fn plan(
         &self,
         contents: &Contents<'_>,
@@ -63,8 +69,8 @@ impl Door for Cuda {
         gathered: &Gathered,
         grades: &mut Vec<ArgReport>,
     ) -> Result<Planned<CudaLaunch>, String> {
-        let names: Vec<String> = self.worker.devices().iter().map(|device| device.name.clone()).collect();
-        let device = by_wish(("CUDA", &names, &names), &self.wish, &module.device)?;
+        let devices = self.devices();
+        let device = by_wish("CUDA", &devices, &self.wish, &module.device)?;
         let [kernel] = &task.kernel_names()[..] else {
             return Err("it launches not one kernel but several".into());
         };
@@ -91,7 +97,7 @@ impl Door for Cuda {
         }
         let holds_pointers = known.pointers_inside(gathered);
         launch.may_move = holds_pointers.is_none() || self.allow_inexact;
-        let on = names[device].clone();
+        let on = devices.names[device].clone();
         let by_bits = on == module.device;
         Ok(Planned { launch: CudaLaunch { launch, holds_pointers }, on, by_bits })
     }

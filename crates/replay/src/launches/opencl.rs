@@ -5,8 +5,9 @@ use tensortap_format::{Module, Task};
 use tensortap_launch_host::{LaunchError, Worker};
 use tensortap_opencl_host::{Arg, DeviceName, Launch, Memory};
 
+use super::choice::{Devices, by_wish};
 use super::contents::{Contents, Gathered, Passed};
-use super::{Door, Planned, Ran, by_wish, worker_options};
+use super::{Door, Planned, Ran, worker_options};
 use crate::{ArgReport, LaunchDevice, Placement, ReplayConfig, ReplayError};
 
 /// Runs launches of OpenCL.
@@ -35,6 +36,12 @@ impl Door for OpenCl {
         Gathered::of(contents, task, |_| false, false, grades)
     }
 
+    fn devices(&self) -> Devices {
+        let devices = self.worker.devices();
+        let searched = devices.iter().map(|d| format!("{} / {}", d.platform, d.text()));
+        Devices { names: devices.iter().map(DeviceName::text).collect(), searched: searched.collect() }
+    }
+
     fn plan(
         &self,
         _: &Contents<'_>,
@@ -44,10 +51,8 @@ impl Door for OpenCl {
         gathered: &Gathered,
         _: &mut Vec<ArgReport>,
     ) -> Result<Planned<Launch>, String> {
-        let names: Vec<String> = self.worker.devices().iter().map(DeviceName::text).collect();
-        let searched: Vec<String> =
-            self.worker.devices().iter().map(|d| format!("{} / {}", d.platform, d.text())).collect();
-        let device = by_wish(("OpenCL", &names, &searched), &self.wish, &module.device)?;
+        let devices = self.devices();
+        let device = by_wish("OpenCL", &devices, &self.wish, &module.device)?;
         let image_kind = match module.kind {
             // A dump without an index does not tell one from the other.
             ModuleKind::Unknown => ModuleKind::OpenClC,
@@ -70,7 +75,7 @@ impl Door for OpenCl {
             allow_variables: self.allow_variables,
             ..spread(task)?
         };
-        let on = names[device].clone();
+        let on = devices.names[device].clone();
         let by_bits = on == module.device;
         Ok(Planned { launch, on, by_bits })
     }
