@@ -1,6 +1,6 @@
 //! What labels say, in words: of a task, and of a whole dump. The same on a terminal and on a page.
 
-use tensortap::analysis::blame::{Basis, Blame, Rewired};
+use tensortap::analysis::blame::{Basis, Blame, Rewired, StopKind, Stopped};
 use tensortap::analysis::graph::TaskGraph;
 use tensortap::analysis::labels::{Label, RaceKind};
 
@@ -26,9 +26,45 @@ pub struct Suspicions<'a> {
     pub other_scene: Option<&'a str>,
 }
 
-/// The verdict in one sentence, without the word for it.
+/// The verdict in one sentence, without the word for it. What was refused or never ended comes first: what is wrong behind it may follow from
+/// that.
 #[must_use]
 pub fn headline(blame: &Blame, suspicions: Suspicions<'_>) -> String {
+    let Some(first) = blame.stopped.first() else { return verdict(blame, suspicions) };
+    let more = match blame.stopped.len() - 1 {
+        0 => String::new(),
+        more => format!(" ({} like it)", counted_in(more as u64, "further task is", "further tasks are")),
+    };
+    let is_known = !blame.first_wrong.is_empty() || blame.suspect().is_some() || suspicions.passes;
+    let rest = is_known.then(|| format!("; {}", verdict(blame, suspicions)));
+    format!("{}{more}{}", stopped_words(blame, first), rest.unwrap_or_default())
+}
+
+/// `task 0x6 (gather) was refused by the driver with status -54, and ran in the golden`.
+#[must_use]
+pub fn stopped_words(blame: &Blame, stopped: &Stopped) -> String {
+    let task = blame.graph.task(stopped.task);
+    match &stopped.how {
+        StopKind::Refused { called, status } => {
+            let id = step_task(task.step, task.task_id);
+            let golden = if stopped.ended_in_golden { "ran in the golden" } else { "is not in the golden" };
+            format!(
+                "task {id} ({}) was refused by the driver with status {status}, and {golden}",
+                printable(called)
+            )
+        }
+        StopKind::NeverEnded => {
+            let golden = if stopped.ended_in_golden { "ended in the golden" } else { "is not in the golden" };
+            format!(
+                "{} never ended: it was running when the run ended, and {golden}",
+                name(blame, stopped.task)
+            )
+        }
+    }
+}
+
+/// What labels come down to.
+fn verdict(blame: &Blame, suspicions: Suspicions<'_>) -> String {
     let roots = roots(blame);
     match (blame.first_wrong.first(), roots.len()) {
         _ if suspicions.orchestration => {

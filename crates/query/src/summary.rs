@@ -5,7 +5,7 @@ use std::time::Duration;
 use tensortap::abi::UncapturedReason;
 use tensortap::analysis::graph::{TaskGraph, load};
 use tensortap::analysis::observation::UnattributedChanges;
-use tensortap::format::{ArgumentKind, Dump, FormatError, Record, Task};
+use tensortap::format::{ArgumentKind, Dump, FormatError, Record};
 use tensortap::{Flag, Measured, RunFile, stats_each};
 
 use crate::module_words::{ModuleUse, module_uses, module_words};
@@ -178,13 +178,6 @@ pub fn capture_lines(summary: &Summary) -> Vec<String> {
     lines
 }
 
-/// A task in flight that this one waits for: it cannot have begun.
-#[must_use]
-pub fn waits_for(graph: &TaskGraph, task: Task<'_>) -> Option<usize> {
-    let mut waited = task.producers().filter_map(|edge| graph.position(edge.producer()));
-    waited.find(|&place| place != task.place() && graph.task(place).is_unfinished())
-}
-
 /// How the program ended that a dump was recorded of, where that was not in order and the process was the command's own: `the program
 /// ended by SIGSEGV (11)`.
 #[must_use]
@@ -203,7 +196,7 @@ pub fn in_flight_words(graph: &TaskGraph) -> Option<String> {
     let places = in_flight(graph);
     // Of those that wait for one in flight nothing has happened yet.
     let (waiting, running): (Vec<usize>, Vec<usize>) =
-        places.into_iter().partition(|&place| waits_for(graph, graph.task(place)).is_some());
+        places.into_iter().partition(|&place| graph.unfinished_before(graph.task(place)).is_some());
     // Damaged edges may make a ring.
     let (waiting, running) = if running.is_empty() { (running, waiting) } else { (waiting, running) };
     let named = running.iter().take(LISTED).map(|&place| {

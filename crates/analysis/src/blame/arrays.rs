@@ -85,6 +85,7 @@ pub(super) fn blame(
         agreed_live: Vec::new(),
         unjudged: Vec::new(),
         wiring: Vec::new(),
+        stopped: Vec::new(),
         slots: HashMap::new(),
         arrays: Some(assigned),
     })

@@ -92,6 +92,7 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
         agreed_live: Vec::new(),
         unjudged: Vec::new(),
         wiring,
+        stopped: Vec::new(),
         slots: HashMap::new(),
         arrays: None,
     })

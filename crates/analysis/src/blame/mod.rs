@@ -11,11 +11,13 @@ mod rerun;
 mod rules;
 mod slots;
 mod sources;
+mod stopped;
 mod wiring;
 
 pub(crate) use golden::match_options;
 pub use rerun::{Rerun, RerunTask, Rerunning};
 pub(crate) use rules::RuleTable;
+pub use stopped::{StopKind, Stopped, refusal};
 pub use wiring::{OtherBuffer, Rewired, TakenView, WiringDifference};
 
 use std::collections::{HashMap, HashSet};
@@ -122,6 +124,8 @@ pub struct Blame {
     pub unjudged: Vec<usize>,
     /// Where the orchestration is not that of the golden, in the order of tasks; empty without a golden.
     pub wiring: Vec<WiringDifference>,
+    /// Tasks that were refused or never ended, and not in the golden; empty without a golden dump.
+    pub stopped: Vec<Stopped>,
     /// The wrong kernels of mix tasks that are wrong here, by position, where that can be told.
     pub slots: HashMap<usize, Vec<String>>,
     /// Which array stands for which record, where the golden is files.
@@ -171,6 +175,9 @@ impl Blame {
             Against::Rerun(rerun) => rerun::blame(dump, rerun, options)?,
         };
         blame.first_wrong = first_wrong(&blame.graph, &blame.findings);
+        if let Some(golden) = &blame.golden {
+            blame.stopped = stopped::stopped(&blame.graph, golden, &blame.matching);
+        }
         let scene = match against {
             Against::Golden(_) | Against::Arrays(_) => options.scene,
             Against::Reference(scene) => Some(*scene),

@@ -72,6 +72,7 @@ pub(super) fn blame(
         agreed_live,
         unjudged,
         wiring: Vec::new(),
+        stopped: Vec::new(),
         slots: HashMap::new(),
         arrays: None,
     })

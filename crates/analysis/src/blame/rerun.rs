@@ -127,6 +127,7 @@ pub(super) fn blame(dump: &Dump, rerun: &Rerun, options: &BlameOptions<'_>) -> R
         agreed_live: Vec::new(),
         unjudged,
         wiring: Vec::new(),
+        stopped: Vec::new(),
         slots: HashMap::new(),
         arrays: None,
         graph,

@@ -109,6 +109,13 @@ impl TaskGraph {
         self.tasks.is_empty()
     }
 
+    /// A task in flight that this one waits for: it cannot have begun.
+    #[must_use]
+    pub fn unfinished_before(&self, task: Task<'_>) -> Option<usize> {
+        let mut waited = task.producers().filter_map(|edge| self.position(edge.producer()));
+        waited.find(|&place| place != task.place() && self.task(place).is_unfinished())
+    }
+
     /// Where the content of an argument of one of these tasks came from.
     #[must_use]
     pub fn origin(&self, arg: Argument<'_>) -> Origin<'_> {

@@ -8,6 +8,7 @@ mod next;
 mod program;
 mod programs;
 mod sources;
+mod stopped;
 mod types;
 mod wide;
 mod words;

@@ -113,6 +113,15 @@ impl Program {
         self.recorder.not_captured(&mut task, stage, argument, reason).unwrap();
     }
 
+    /// A launch that the driver refuses: nothing is seen of it.
+    pub fn refuse(&mut self, kernel: &str, launch: Launch<'_>, status: i32) {
+        let id = self.recorder.kernel(kernel).unwrap();
+        let mut task = self.begin(Operation::Kernel, id, launch);
+        let name =
+            self.recorder.string(&format!("{kernel}, refused by the driver with status {status}")).unwrap();
+        self.recorder.refused(&mut task, name).unwrap();
+    }
+
     /// A launch that is given one argument more, of which nothing can be captured.
     pub fn launch_in_part(
         &mut self,

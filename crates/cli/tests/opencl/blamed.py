@@ -1,4 +1,5 @@
-"""A program of three launches that is right, or wrong in one way: blamed.py right|kernel|size|barrier|uninitialised|event|swap."""
+"""A program of three launches that is right, or wrong in one way: blamed.py right|kernel|size|barrier|uninitialised|event|swap|
+refused|crash."""
 
 import sys
 
@@ -8,7 +9,8 @@ import pyopencl as cl
 KERNELS = """
 __kernel void scale(__global const uint *x, __global uint *y) { size_t i = get_global_id(0); y[i] = x[i] * 3 + WRONG; }
 __kernel void gather(__global const uint *y, __global uint *sums) { size_t i = get_global_id(0); sums[i] += y[i] ^ (uint)i; }
-__kernel void finish(__global const uint *sums, __global uint *z) { size_t i = get_global_id(0); z[i] = sums[i] + 1; }
+__kernel void finish(__global const uint *sums, __global uint *z) { size_t i = get_global_id(0);
+    if (CRASH) *(volatile __global uint *)(ulong)8 = 1; z[i] = sums[i] + 1; }
 """
 N = 256
 
@@ -18,7 +20,7 @@ def main(how):
     order = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
     queue = cl.CommandQueue(context, properties=order)
     other = cl.CommandQueue(context, properties=order)
-    program = cl.Program(context, KERNELS).build(["-DWRONG=%d" % (how == "kernel")])
+    program = cl.Program(context, KERNELS).build(["-DWRONG=%d" % (how == "kernel"), "-DCRASH=%d" % (how == "crash")])
     scale, gather, finish = (cl.Kernel(program, name) for name in ("scale", "gather", "finish"))
     flags = cl.mem_flags.READ_WRITE
     x = cl.Buffer(context, flags | cl.mem_flags.COPY_HOST_PTR, hostbuf=np.arange(N, dtype=np.uint32))
@@ -42,6 +44,12 @@ def main(how):
         # An event, but not the one that counts.
         gathered = cl.enqueue_nd_range_kernel(other, gather, (N,), (64,), wait_for=zeroed)
         gathered.wait()
+    elif how == "refused":
+        # The group does not divide the size, and whoever launched it does not look at the status.
+        try:
+            cl.enqueue_nd_range_kernel(other, gather, (N,), (100,), wait_for=zeroed + [scaled])
+        except cl.Error:
+            gathered = scaled
     else:
         size = (N // 2,) if how == "size" else (N,)
         gathered = cl.enqueue_nd_range_kernel(other, gather, size, (64,), wait_for=zeroed + [scaled])

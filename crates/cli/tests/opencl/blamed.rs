@@ -48,6 +48,43 @@ fn the_launch_is_named_whatever_is_wrong() {
 }
 
 #[test]
+fn a_launch_that_was_refused_or_crashed_is_what_is_said_first() {
+    let Some(bench) = Bench::new() else { return };
+    let record = |how: &str| bench.program(Some((how, "")), "blamed.py").arg(how).output().unwrap();
+    succeeded(&record("right"));
+    succeeded(&record("refused"));
+    assert!(!record("crash").status.success());
+    let cases = [
+        (
+            "refused",
+            "(gather) was refused by the driver with status -54, and ran in the golden; task ",
+            ("refused", Some(-54)),
+        ),
+        (
+            "crash",
+            "(finish) never ended: it was running when the run ended, and ended in the golden",
+            ("never_ended", None),
+        ),
+    ];
+    for (how, first, (what, status)) in cases {
+        let (_, all) = blame(&bench, how);
+        assert!(all.starts_with("FAIL: task 0x") && all.contains(first), "{how}: {all}");
+        assert!(all.find(first) < Some(30), "{how}: {all}");
+        let (code, said, stderr) = bench.call(&["blame", how, "--golden", "right"]);
+        let stopped = &said["stopped"][0];
+        assert_eq!(
+            (code, &stopped["how"], &stopped["status"]),
+            (Some(1), &what.into(), &status.into()),
+            "{said} {stderr}"
+        );
+        assert!(stopped["words"].as_str().is_some_and(|words| words.contains(" the golden")), "{stopped}");
+        // In both runs it is no difference.
+        let (_, said, stderr) = bench.call(&["blame", how, "--golden", how]);
+        assert_eq!(said["stopped"], serde_json::json!([]), "{said} {stderr}");
+    }
+}
+
+#[test]
 fn two_recordings_of_one_program_differ_in_nothing() {
     let Some(bench) = Bench::new() else { return };
     for run in ["right", "again"] {

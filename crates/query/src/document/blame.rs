@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use tensortap::analysis::blame::{Blame, ComparedArg, Rewired, TakenView, WiringDifference};
+use tensortap::analysis::blame::{
+    Blame, ComparedArg, Rewired, StopKind, Stopped, TakenView, WiringDifference,
+};
 use tensortap::analysis::graph::OutputRef;
 use tensortap::analysis::labels::{Label, RaceKind};
 use tensortap::format::Task;
@@ -14,6 +16,7 @@ use super::compare::{DetailDocument, Measures, detail_document, measures, verdic
 use super::replay::GivenDocument;
 use super::task::launch_document;
 use crate::blame::{BlameReport, Culprit, Listing, Next, Outside};
+use crate::blame_words::stopped_words;
 use crate::kind_words::KindDocument;
 use crate::wiring_words::wiring_words;
 
@@ -46,6 +49,8 @@ pub struct BlameDocument {
     first_wrong: Vec<String>,
     /// Where there is none, the first task that may be wrong: what is known of what it was given is right, and what it left is not.
     suspect: Option<String>,
+    /// Tasks that were refused or never ended, and not in the golden: what an engineer wants to know first.
+    stopped: Vec<StoppedDocument>,
     culprits: Vec<CulpritDocument>,
     tasks: Vec<TaskDocument>,
     /// Tasks that are not in `tasks`, because of their label or a limit.
@@ -53,6 +58,20 @@ pub struct BlameDocument {
     unmatched: Vec<UnmatchedDocument>,
     /// Views and edges in which the orchestration is not that of the golden.
     wiring: Vec<WiringDocument>,
+}
+
+#[derive(Serialize)]
+struct StoppedDocument {
+    step: u32,
+    task_id: String,
+    task_name: Option<String>,
+    kernels: Vec<String>,
+    /// `refused` or `never_ended`.
+    how: &'static str,
+    /// The driver's, where it refused.
+    status: Option<i64>,
+    /// The same as a person reads it.
+    words: String,
 }
 
 #[derive(Serialize)]
@@ -159,6 +178,7 @@ impl BlameDocument {
             labels: Label::ALL.iter().map(|&label| (label.name(), blame.count(label))).collect(),
             first_wrong: blame.first_wrong.iter().map(|&p| id(p)).collect(),
             suspect: blame.suspect().map(id),
+            stopped: blame.stopped.iter().map(|stopped| stopped_document(blame, stopped)).collect(),
             culprits: report.culprits.iter().map(|c| culprit(report, c)).collect(),
             left_out: blame.findings.len() - listed.len(),
             tasks: listed.into_iter().map(|place| task(blame, place)).collect(),
@@ -202,6 +222,22 @@ fn task(blame: &Blame, place: usize) -> TaskDocument {
         }),
         set_aside: finding.set_aside.clone(),
         outside: blame.outside(place).map(|compared| record(task, compared)).collect(),
+    }
+}
+
+fn stopped_document(blame: &Blame, stopped: &Stopped) -> StoppedDocument {
+    let task = blame.graph.task(stopped.task);
+    StoppedDocument {
+        step: task.step,
+        task_id: id(task.task_id),
+        task_name: task.task_name().map(str::to_owned),
+        kernels: task.kernel_names(),
+        how: stopped.how.name(),
+        status: match stopped.how {
+            StopKind::Refused { status, .. } => Some(status),
+            StopKind::NeverEnded => None,
+        },
+        words: stopped_words(blame, stopped),
     }
 }
 

@@ -33,7 +33,9 @@ pub fn verdict(labelled: &Labelled<'_>) -> VerdictDocument {
 /// What went wrong first, and how many others did.
 fn sentence(labelled: &Labelled<'_>) -> (String, Option<String>) {
     let headline = capital(&headline(labelled.found.blame, labelled.suspicions()));
+    let is_stopped = !labelled.found.blame.stopped.is_empty();
     match labelled.found.culprits.first().filter(|_| !labelled.found.passes) {
+        Some(first) if is_stopped => (headline + ".", Some(of_culprit(labelled, first))),
         Some(first) => (of_culprit(labelled, first), Some(headline)),
         None => (headline + ".", None),
     }

@@ -10,7 +10,6 @@ use super::{ArgPage, HeldTask, Moment, Neighbour, TaskPage, Times, sparkline};
 use crate::module_words::module_words;
 use crate::number::{bytes, grouped, significant, time};
 use crate::observed::{ambiguity_words, role_word, unattributed_words};
-use crate::summary::waits_for;
 use crate::words::{
     arg_words, kernels_text, launch_text, printable, scalar_text, sizes_text, step_task, task_title,
     task_words,
@@ -69,7 +68,7 @@ pub fn page_head(graph: &TaskGraph, page: &TaskPage<'_>, label: Option<&str>) ->
     if let Some(blocks) = task.block_count().filter(|&blocks| blocks > 1) {
         fact("blocks", &grouped(blocks.into()));
     }
-    let waits = if task.is_unfinished() { waits_for(graph, task) } else { None };
+    let waits = if task.is_unfinished() { graph.unfinished_before(task) } else { None };
     if let Some(times) = times_text(page.times).filter(|_| waits.is_none()) {
         fact("time", &times);
     }

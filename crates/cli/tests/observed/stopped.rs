@@ -1,0 +1,77 @@
+//! Launches that a driver refused, or that never ended, in one of two recordings.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tensortap::abi::MemorySpace;
+
+use crate::blame::blamed_runs;
+use crate::call;
+use crate::program::{Program, Range, on};
+
+const N: usize = 64;
+
+/// What becomes of the second launch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Second {
+    Ends,
+    Refused,
+    Hangs,
+}
+
+/// One launch makes something of a buffer, the second adds to it, the third reads it.
+fn run(folder: &Path, second: Second) -> PathBuf {
+    let mut program = Program::new(folder);
+    let [x, y] = [0; 2].map(|content| program.buffer(&[content; N], MemorySpace::Host));
+    let all = |buffer: usize| Range(buffer, 0, N);
+    _ = [x, y].map(|buffer| program.write(on("one"), all(buffer), &[1; N]));
+    program.launch("first", on("one"), &[all(x)], |memory| memory[x].fill(2));
+    match second {
+        Second::Ends => _ = program.launch("second", on("one"), &[all(x)], |memory| memory[x].fill(3)),
+        Second::Refused => program.refuse("second", on("one"), -5),
+        Second::Hangs => program.hang("second", on("one"), &[all(x)]),
+    }
+    if second != Second::Hangs {
+        program.launch("third", on("one"), &[all(x), all(y)], |memory| memory[y] = memory[x].clone());
+    }
+    program.end()
+}
+
+fn blamed(wrong: Second, golden: Second) -> (Value, String) {
+    let (document, text) = blamed_runs(|dir| run(dir, wrong), |dir| run(dir, golden));
+    (document["stopped"].clone(), text)
+}
+
+#[test]
+fn a_launch_that_was_refused_comes_first_and_then_what_it_did_to_others() {
+    let (stopped, text) = blamed(Second::Refused, Second::Ends);
+    let [one] = stopped.as_array().unwrap().as_slice() else { panic!("{stopped}") };
+    assert_eq!((&one["how"], &one["status"]), (&"refused".into(), &(-5).into()), "{one}");
+    assert_eq!(one["task_id"], "0x0000000000000004");
+    insta::assert_snapshot!("blame_of_a_launch_that_was_refused", text);
+    // The other way round the golden is what was refused.
+    assert_eq!(blamed(Second::Ends, Second::Refused).0, json!([]));
+    assert_eq!(blamed(Second::Refused, Second::Refused).0, json!([]));
+}
+
+#[test]
+fn a_launch_that_never_ended_is_the_headline() {
+    let (stopped, text) = blamed(Second::Hangs, Second::Ends);
+    assert_eq!((&stopped[0]["how"], &stopped[0]["status"]), (&"never_ended".into(), &Value::Null));
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let first = "FAIL: task 0x4 (second) never ended: it was running when the run ended, and ";
+    assert!(text.starts_with(first), "{text}");
+    let (stopped, text) = blamed(Second::Hangs, Second::Hangs);
+    assert_eq!(stopped, json!([]), "{text}");
+}
+
+#[test]
+fn a_report_begins_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let [wrong, right] = [("wrong", Second::Refused), ("right", Second::Ends)]
+        .map(|(name, second)| run(&dir.path().join(name), second));
+    let line = ["report", wrong.to_str().unwrap(), "--golden", right.to_str().unwrap(), "-o", "page.html"];
+    let (status, said) = call(dir.path(), &line);
+    let first = "FAIL: Task 0x4 (second) was refused by the driver with status -5, and ran in the golden";
+    assert!(status == 1 && said.starts_with(first), "{said}");
+}
