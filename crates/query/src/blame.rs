@@ -1,12 +1,12 @@
 //! Which task is wrong: the culprits among the tasks that were labelled, and what is known of each.
 
-use tensortap::GivenReport;
 use tensortap::analysis::AnalysisError;
-use tensortap::analysis::blame::{Against, Basis, Blame, BlameOptions, ComparedArg};
+use tensortap::analysis::blame::{Against, Basis, Blame, BlameOptions, ComparedArg, Unwritten};
 use tensortap::analysis::kind::ErrorKind;
 use tensortap::analysis::labels::Label;
 use tensortap::format::{Dump, Task, quoted};
 use tensortap::judge::Detail;
+use tensortap::{DumpStage, GivenReport};
 
 use crate::blame_words::remarks;
 use crate::module_words::{OtherProgram, module_of};
@@ -34,6 +34,8 @@ pub struct Outside {
     pub detail: Option<Detail>,
     /// What kind of error it is.
     pub kind: Option<ErrorKind>,
+    /// How much of what differs no recorded task wrote.
+    pub unwritten: Unwritten,
 }
 
 /// What came of labelling tasks.
@@ -197,9 +199,16 @@ pub fn outside(
     place: usize,
 ) -> Result<Vec<Outside>, AnalysisError> {
     let one = |compared: &ComparedArg| {
+        let (compared, unwritten) = blame.as_written(dump, against, place, compared, options)?;
+        let compared = &compared;
+        // What lay in memory before its task is no value that anybody made, here or in the golden.
+        let is_before = compared.stage == DumpStage::BeforeDispatch;
+        if is_before && (unwritten.here || unwritten.in_golden) {
+            return Ok(Outside { compared: compared.clone(), detail: None, kind: None, unwritten });
+        }
         let detail = blame.detail(dump, against, place, compared, options)?;
         let kind = blame.kind(dump, against, place, compared, options)?;
-        Ok(Outside { compared: compared.clone(), detail, kind })
+        Ok(Outside { compared: compared.clone(), detail, kind, unwritten })
     };
     blame.outside(place).map(one).collect()
 }

@@ -1,6 +1,7 @@
 //! How a comparison is said in words: the same in `diff` and `blame`.
 
 use tensortap::DType;
+use tensortap::analysis::blame::{Share, Unwritten};
 use tensortap::format::ScalarValue;
 use tensortap::judge::{AxisProfile, Detail, Evidence, Outcome, Predicate, Rule, Worst};
 use tensortap::values::Value;
@@ -23,6 +24,34 @@ pub fn evidence(outcome: &Outcome) -> String {
         Evidence::Full(metrics) => outside(metrics.failing, metrics.elements),
         Evidence::Statistics(words) | Evidence::None(words) => printable(words).into_owned(),
     }
+}
+
+/// The same of a record some of which no recorded task wrote.
+#[must_use]
+pub fn evidence_written(outcome: &Outcome, unwritten: &Unwritten) -> String {
+    match unwritten.in_both {
+        Share::All => {
+            "memory that no recorded task wrote, in either run: what lay there is no evidence".into()
+        }
+        Share::None | Share::Some(_) => evidence(outcome),
+    }
+}
+
+/// What else to know of it, a line each.
+#[must_use]
+pub fn unwritten_lines(unwritten: &Unwritten) -> Vec<String> {
+    let in_both = match unwritten.in_both {
+        Share::Some(count) => {
+            let elements = counted(count, "element");
+            Some(format!("left out: {elements} that no recorded task wrote, in either run"))
+        }
+        Share::None | Share::All => None,
+    };
+    let here = "memory that no recorded task wrote: what lay there, and no value that was made";
+    let in_golden = "in the golden no recorded task wrote it: what it should be is not known";
+    let rest = [(unwritten.here, here), (unwritten.in_golden, in_golden)];
+    let rest = rest.into_iter().filter(|(is_so, _)| *is_so).map(|(_, words)| words.to_owned());
+    in_both.into_iter().chain(rest).collect()
 }
 
 /// `7, should be 8`; bits where the values look the same.

@@ -86,6 +86,7 @@ pub(super) fn blame(
         unjudged: Vec::new(),
         wiring: Vec::new(),
         stopped: Vec::new(),
+        never_written: HashSet::new(),
         slots: HashMap::new(),
         arrays: Some(assigned),
     })

@@ -9,6 +9,7 @@ use tensortap_judge::{Depth, Outcome, Rule, TensorType, compare_hashes};
 use super::observed;
 use super::producers::{came_near, derive, has_outputs_alone, lacking_of, mark, near_of};
 use super::sources;
+use super::unwritten::{self, Share};
 use super::wiring::{self, Rewired, WiringDifference};
 use super::{
     Basis, Blame, BlameOptions, ComparedArg, RuleTable, carried_all, count_compared, outside_inputs,
@@ -63,6 +64,7 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     near.extend(lacking.iter().filter(|&&input| came_near(&graph, &near_outputs, input)));
     let (mut uninitialised, lost_order) =
         observed::compared((&graph, &theirs), &matching, &statuses, lacks_tasks(dump));
+    let never_written = uninitialised.clone();
     let written_over =
         observed::excuse((dump, golden), (&graph, &theirs), &matching, &uninitialised, &mut statuses)?;
     uninitialised.retain(|key| !written_over.contains(key));
@@ -93,6 +95,7 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
         unjudged: Vec::new(),
         wiring,
         stopped: Vec::new(),
+        never_written,
         slots: HashMap::new(),
         arrays: None,
     })
@@ -121,7 +124,14 @@ pub(super) fn sides<'d>(
     let theirs = captured(theirs, compared.stage);
     let Some((ours, theirs)) = ours.zip(theirs) else { return Ok(None) };
     let (ours, theirs) = (dump.record(ours.record)?, golden.record(theirs.record)?);
-    Ok(Some((record_side(dump, &ours), record_side(golden, &theirs))))
+    let golden_side = record_side(golden, &theirs);
+    let looked = unwritten::look(blame, (dump, golden), task, compared)?;
+    Ok(match looked.masked {
+        // There is nothing to look at.
+        _ if looked.unwritten.in_both == Share::All => None,
+        Some(bytes) => Some((Side::of_bytes(ours.dtype, ours.shape(), bytes), golden_side)),
+        None => Some((record_side(dump, &ours), golden_side)),
+    })
 }
 
 /// Arguments that are other views than in the golden, or came from other tasks.

@@ -12,12 +12,14 @@ mod rules;
 mod slots;
 mod sources;
 mod stopped;
+mod unwritten;
 mod wiring;
 
 pub(crate) use golden::match_options;
 pub use rerun::{Rerun, RerunTask, Rerunning};
 pub(crate) use rules::RuleTable;
 pub use stopped::{StopKind, Stopped, refusal};
+pub use unwritten::{Share, Unwritten};
 pub use wiring::{OtherBuffer, Rewired, TakenView, WiringDifference};
 
 use std::collections::{HashMap, HashSet};
@@ -25,7 +27,7 @@ use std::collections::{HashMap, HashSet};
 use tensortap_abi::DumpStage;
 use tensortap_format::{Dump, FormatError, GoldenVerdict};
 use tensortap_interchange::NamedArrays;
-use tensortap_judge::{Detail, Outcome, Rule, RuleBook, Verdict};
+use tensortap_judge::{Depth, Detail, Outcome, Rule, RuleBook, Verdict};
 use tensortap_scene::Scene;
 
 use crate::arrays::{Assigned, UnusedArray};
@@ -126,6 +128,8 @@ pub struct Blame {
     pub wiring: Vec<WiringDifference>,
     /// Tasks that were refused or never ended, and not in the golden; empty without a golden dump.
     pub stopped: Vec<Stopped>,
+    /// Arguments that held memory before their tasks which no task of either run ever wrote, and differ.
+    pub never_written: HashSet<(usize, u16)>,
     /// The wrong kernels of mix tasks that are wrong here, by position, where that can be told.
     pub slots: HashMap<usize, Vec<String>>,
     /// Which array stands for which record, where the golden is files.
@@ -297,6 +301,34 @@ impl Blame {
     #[must_use]
     pub fn chain(&self, task: usize) -> Vec<usize> {
         chain(&self.graph, &self.findings, task)
+    }
+
+    /// A record that is outside its rule, by what tasks made of it alone: memory that no task of either run wrote is left out. How much of what
+    /// differs no task wrote is told with it.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn as_written(
+        &self,
+        dump: &Dump,
+        against: &Against<'_>,
+        task: usize,
+        compared: &ComparedArg,
+        options: &BlameOptions<'_>,
+    ) -> Result<(ComparedArg, Unwritten), AnalysisError> {
+        let Against::Golden(golden) = against else { return Ok((compared.clone(), Unwritten::default())) };
+        let looked = unwritten::look(self, (dump, golden), task, compared)?;
+        let sides = match looked.masked {
+            Some(_) => self.sides(dump, against, task, compared)?,
+            None => None,
+        };
+        let mut unwritten = looked.unwritten;
+        let Some((ours, golden)) = sides else { return Ok((compared.clone(), unwritten)) };
+        let outcome = compare::compare(&ours, &golden, &compared.rule, options.other_dtypes, Depth::Quick)?;
+        if outcome.verdict == Verdict::Within {
+            unwritten.in_both = Share::All;
+        }
+        Ok((ComparedArg { outcome, ..compared.clone() }, unwritten))
     }
 
     /// Where the errors of a record sit; `None` when there are no bytes to look at.

@@ -175,7 +175,7 @@ pub(crate) fn is_never_written(
 }
 
 /// Whether a task wrote, or may have written, what an argument held before its own.
-fn is_written(graph: &TaskGraph, task: Task<'_>, arg: Argument<'_>) -> bool {
+pub(super) fn is_written(graph: &TaskGraph, task: Task<'_>, arg: Argument<'_>) -> bool {
     let is_unordered = || graph.observations().is_some_and(|seen| !seen.unordered(task, arg).is_none());
     let origin = graph.origin(arg);
     origin.basis == Basis::Undecided || !origin.outputs.is_empty() || is_unordered()

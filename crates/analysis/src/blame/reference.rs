@@ -1,6 +1,6 @@
 //! Every task alone, on its captured inputs, against the references of its kernels.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use tensortap_abi::DumpStage;
 use tensortap_format::{Argument, Captured, Dump, FormatError, PayloadState, Task};
@@ -73,6 +73,7 @@ pub(super) fn blame(
         unjudged,
         wiring: Vec::new(),
         stopped: Vec::new(),
+        never_written: HashSet::new(),
         slots: HashMap::new(),
         arrays: None,
     })

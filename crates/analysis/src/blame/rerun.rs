@@ -1,6 +1,6 @@
 //! Every task run again, alone, on its captured inputs: which captured outputs its kernels do not make again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use tensortap_abi::DumpStage;
@@ -128,6 +128,7 @@ pub(super) fn blame(dump: &Dump, rerun: &Rerun, options: &BlameOptions<'_>) -> R
         unjudged,
         wiring: Vec::new(),
         stopped: Vec::new(),
+        never_written: HashSet::new(),
         slots: HashMap::new(),
         arrays: None,
         graph,

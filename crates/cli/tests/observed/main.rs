@@ -10,6 +10,7 @@ mod programs;
 mod sources;
 mod stopped;
 mod types;
+mod unwritten;
 mod wide;
 mod words;
 

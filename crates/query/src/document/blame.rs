@@ -5,18 +5,19 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tensortap::analysis::blame::{
-    Blame, ComparedArg, Rewired, StopKind, Stopped, TakenView, WiringDifference,
+    Blame, ComparedArg, Rewired, Share, StopKind, Stopped, TakenView, Unwritten, WiringDifference,
 };
 use tensortap::analysis::graph::OutputRef;
 use tensortap::analysis::labels::{Label, RaceKind};
 use tensortap::format::Task;
-use tensortap::{GoldenVerdict, TaskId};
+use tensortap::{DumpStage, GoldenVerdict, TaskId};
 
 use super::compare::{DetailDocument, Measures, detail_document, measures, verdict_word};
 use super::replay::GivenDocument;
 use super::task::launch_document;
 use crate::blame::{BlameReport, Culprit, Listing, Next, Outside};
 use crate::blame_words::stopped_words;
+use crate::compare_words::{evidence_written, unwritten_lines};
 use crate::kind_words::KindDocument;
 use crate::wiring_words::wiring_words;
 
@@ -117,6 +118,8 @@ struct RecordDocument {
     arg_index: u16,
     arg_name: Option<String>,
     verdict: &'static str,
+    /// It is memory that no task of either run wrote, which is held against nobody.
+    never_written: bool,
     #[serde(flatten)]
     measures: Measures,
 }
@@ -142,6 +145,20 @@ struct CulpritRecord {
     detail: Option<DetailDocument>,
     /// What kind of error it is; null where there are no bytes to look at.
     kind: Option<KindDocument>,
+    /// How much of what differs is memory that no recorded task wrote; null where none is.
+    never_written: Option<NeverWrittenDocument>,
+}
+
+#[derive(Serialize)]
+struct NeverWrittenDocument {
+    /// Elements of which that is so in both runs: `none`, `some`, `all`. They are left out of detail and kind.
+    in_both: &'static str,
+    /// Whether all others are of it in the dump, and were written in the golden.
+    here: bool,
+    /// Whether all others are of it in the golden, and were written in the dump: what they should be is not known.
+    in_golden: bool,
+    /// The same as a person reads it, line by line.
+    words: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -221,7 +238,7 @@ fn task(blame: &Blame, place: usize) -> TaskDocument {
             },
         }),
         set_aside: finding.set_aside.clone(),
-        outside: blame.outside(place).map(|compared| record(task, compared)).collect(),
+        outside: blame.outside(place).map(|compared| record(blame, task, compared)).collect(),
     }
 }
 
@@ -241,8 +258,10 @@ fn stopped_document(blame: &Blame, stopped: &Stopped) -> StoppedDocument {
     }
 }
 
-fn record(task: Task<'_>, compared: &ComparedArg) -> RecordDocument {
+fn record(blame: &Blame, task: Task<'_>, compared: &ComparedArg) -> RecordDocument {
+    let is_before = compared.stage == DumpStage::BeforeDispatch;
     RecordDocument {
+        never_written: is_before && blame.never_written.contains(&(task.place(), compared.arg_index)),
         stage: compared.stage.name(),
         arg_index: compared.arg_index,
         arg_name: task.arg_name(compared.arg_index).map(str::to_owned),
@@ -253,11 +272,12 @@ fn record(task: Task<'_>, compared: &ComparedArg) -> RecordDocument {
 
 fn culprit(report: &BlameReport<'_>, culprit: &Culprit) -> CulpritDocument {
     let task_id = |place: usize| id(report.blame.graph.task(place).task_id);
-    let records = culprit.outside.iter().map(|Outside { compared, detail, kind }| CulpritRecord {
+    let records = culprit.outside.iter().map(|Outside { compared, detail, kind, unwritten }| CulpritRecord {
         stage: compared.stage.name(),
         arg_index: compared.arg_index,
         detail: detail.as_ref().map(detail_document),
         kind: kind.as_ref().map(|kind| KindDocument::of(&report.blame.graph, kind)),
+        never_written: never_written(compared, unwritten),
     });
     let task = task_id(culprit.place);
     let (replay, no_replay) = match report.next_as(culprit.place, &task) {
@@ -273,6 +293,22 @@ fn culprit(report: &BlameReport<'_>, culprit: &Culprit) -> CulpritDocument {
         step: report.blame.graph.task(culprit.place).step,
         task_id: task,
     }
+}
+
+fn never_written(compared: &ComparedArg, unwritten: &Unwritten) -> Option<NeverWrittenDocument> {
+    let all = (unwritten.in_both == Share::All).then(|| evidence_written(&compared.outcome, unwritten));
+    let words = all.into_iter().chain(unwritten_lines(unwritten)).collect();
+    let Unwritten { in_both, here, in_golden } = *unwritten;
+    (*unwritten != Unwritten::default()).then_some(NeverWrittenDocument {
+        in_both: match in_both {
+            Share::None => "none",
+            Share::Some(_) => "some",
+            Share::All => "all",
+        },
+        here,
+        in_golden,
+        words,
+    })
 }
 
 /// One difference; tasks by their ids, each in its own dump.

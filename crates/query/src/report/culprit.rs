@@ -7,7 +7,7 @@ use tensortap::judge::{Detail, Worst};
 use super::labelled::Labelled;
 use crate::blame::{Culprit, Next, Outside};
 use crate::blame_words::{given, why};
-use crate::compare_words::{detail_lines, evidence, rule_text, value_text};
+use crate::compare_words::{detail_lines, evidence_written, rule_text, unwritten_lines, value_text};
 use crate::document::{AxisReport, CommandDocument, CulpritReport, LinkReport, OutsideReport, WorstReport};
 use crate::kind_words::KindDocument;
 use crate::number::{counted, significant};
@@ -110,7 +110,7 @@ fn record(
     culprit: &Culprit,
     outside: &Outside,
 ) -> Result<OutsideReport, QueryError> {
-    let Outside { compared, detail, kind } = outside;
+    let Outside { compared, detail, kind, unwritten } = outside;
     let blame = labelled.found.blame;
     let task = blame.graph.task(culprit.place);
     let arg = task.argument(compared.arg_index);
@@ -130,9 +130,9 @@ fn record(
         },
         tensor,
         kind: kind.as_ref().map(|kind| KindDocument::of(&blame.graph, kind)),
-        evidence: evidence(&compared.outcome),
+        evidence: evidence_written(&compared.outcome, unwritten),
         rule: rule_text(&compared.rule),
-        detail: detail.as_ref().map(detail_lines).unwrap_or_default(),
+        detail: unwritten_lines(unwritten).into_iter().chain(detail.iter().flat_map(detail_lines)).collect(),
         worst: detail
             .iter()
             .flat_map(|detail| detail.worst.iter().filter(|worst| worst.fails))

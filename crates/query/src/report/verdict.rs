@@ -7,7 +7,7 @@ use super::Known;
 use super::labelled::Labelled;
 use crate::blame::{Culprit, Outside};
 use crate::blame_words::{self, headline, name, why};
-use crate::compare_words::evidence;
+use crate::compare_words::evidence_written;
 use crate::document::{MemberReport, VerdictDocument};
 use crate::kind_words::kind_words;
 use crate::number::{counted, grouped};
@@ -84,7 +84,10 @@ fn outside_words(labelled: &Labelled<'_>, culprit: &Culprit, outside: &Outside) 
     };
     match &outside.kind {
         Some(kind) => format!("{what} {argument} shows {}", kind_words(graph, kind)),
-        None => format!("{what} {argument} is wrong, {}", evidence(&outside.compared.outcome)),
+        None => format!(
+            "{what} {argument} is wrong, {}",
+            evidence_written(&outside.compared.outcome, &outside.unwritten)
+        ),
     }
 }
 

@@ -1,13 +1,15 @@
 //! What the arguments of a task are held against, and what came of it.
 
 use tensortap::DumpStage;
-use tensortap::analysis::blame::{Against, Basis, Blame, BlameOptions, ComparedArg};
+use tensortap::analysis::blame::{Against, Basis, Blame, BlameOptions, ComparedArg, Share};
 use tensortap::format::Dump;
 use tensortap::judge::Verdict;
 
 use crate::QueryError;
 use crate::blame::{Outside, outside};
-use crate::compare_words::{evidence, place_lines, rule_text, worst_table};
+use crate::compare_words::{
+    evidence, evidence_written, place_lines, rule_text, unwritten_lines, worst_table,
+};
 use crate::kind_words::kind_words;
 
 /// A task with its label and its records that are not what they should be.
@@ -63,7 +65,14 @@ impl<'b> HeldTask<'b> {
             (Verdict::Within, _) => vec![format!("as in the {expected}: {words} (rule: {rule})")],
             (Verdict::Unknown, _) => vec![format!("cannot be held against the {expected}: {words}")],
             (Verdict::Outside, found) => {
-                let mut lines = vec![format!("not as in the {expected}: {words} (rule: {rule})")];
+                let unwritten = found.map(|found| found.unwritten).unwrap_or_default();
+                let words =
+                    found.map_or(words, |found| evidence_written(&found.compared.outcome, &unwritten));
+                let mut lines = match unwritten.in_both {
+                    Share::All => vec![format!("not as in the {expected}: {words}")],
+                    _ => vec![format!("not as in the {expected}: {words} (rule: {rule})")],
+                };
+                lines.extend(unwritten_lines(&unwritten));
                 if let Some(kind) = found.and_then(|found| found.kind.as_ref()) {
                     lines.push(format!("kind: {}", kind_words(&self.blame.graph, kind)));
                 }

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use tensortap::DumpStage;
 use tensortap::abi::Role;
-use tensortap::analysis::blame::{Basis, Blame};
+use tensortap::analysis::blame::{Basis, Blame, Share};
 use tensortap::analysis::labels::Label;
 
 use super::Report;
@@ -15,7 +15,7 @@ use crate::output;
 use crate::program::program;
 use tensortap_query::blame::{BlameReport, Culprit, Next, Outside};
 use tensortap_query::blame_words::{by_kernel, given, name, why};
-use tensortap_query::compare_words::{detail_lines, evidence, rule_text};
+use tensortap_query::compare_words::{detail_lines, evidence_written, rule_text, unwritten_lines};
 use tensortap_query::kind_words::kind_words;
 use tensortap_query::number::{counted, counted_in, grouped};
 use tensortap_query::words::{arg_words, kernels_text, printable, step_task};
@@ -185,7 +185,7 @@ fn write_record(
     out: &mut dyn Write,
     blame: &Blame,
     place: usize,
-    Outside { compared, detail, kind }: &Outside,
+    Outside { compared, detail, kind, unwritten }: &Outside,
 ) -> anyhow::Result<()> {
     let arg = blame.graph.task(place).argument(compared.arg_index);
     let shape = arg.map_or(String::new(), |a| {
@@ -197,8 +197,15 @@ fn write_record(
         DumpStage::AfterCompletion => "after the task",
     };
     let argument = arg_words(blame.graph.task(place), compared.arg_index);
-    let (evidence, rule) = (evidence(&compared.outcome), rule_text(&compared.rule));
-    writeln!(out, "  {argument} {when}{shape}: {evidence} (rule: {rule})")?;
+    let (evidence, rule) = (evidence_written(&compared.outcome, unwritten), rule_text(&compared.rule));
+    let rule = match unwritten.in_both {
+        Share::All => String::new(),
+        Share::None | Share::Some(_) => format!(" (rule: {rule})"),
+    };
+    writeln!(out, "  {argument} {when}{shape}: {evidence}{rule}")?;
+    for line in unwritten_lines(unwritten) {
+        writeln!(out, "    {line}")?;
+    }
     if let Some(kind) = kind {
         writeln!(out, "    kind: {}", kind_words(&blame.graph, kind))?;
     }
