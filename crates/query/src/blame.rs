@@ -241,7 +241,8 @@ fn first_of_each_kernel(blame: &Blame) -> Vec<usize> {
     let mut chosen = Vec::new();
     let behind = roots(blame).into_iter();
     let behind = behind.filter(|&place| blame.findings[place].label == Label::WrongHere);
-    for place in blame.first_wrong.iter().copied().chain(behind).chain(blame.suspect()) {
+    let likely = blame.likely_race().or(blame.suspect());
+    for place in blame.first_wrong.iter().copied().chain(behind).chain(likely) {
         let kernels = blame.graph.task(place).kernel_names();
         if chosen.len() < DETAILED && !seen.contains(&kernels) {
             seen.push(kernels);

@@ -35,7 +35,9 @@ pub fn headline(blame: &Blame, suspicions: Suspicions<'_>) -> String {
         0 => String::new(),
         more => format!(" ({} like it)", counted_in(more as u64, "further task is", "further tasks are")),
     };
-    let is_known = !blame.first_wrong.is_empty() || blame.suspect().is_some() || suspicions.passes;
+    let is_known = !blame.first_wrong.is_empty()
+        || blame.suspect().or(blame.likely_race()).is_some()
+        || suspicions.passes;
     let rest = is_known.then(|| format!("; {}", verdict(blame, suspicions)));
     format!("{}{more}{}", stopped_words(blame, first), rest.unwrap_or_default())
 }
@@ -147,14 +149,39 @@ fn nothing_wrong(blame: &Blame, suspicions: Suspicions<'_>) -> String {
     match suspicions.other_scene.filter(|_| blame.compared == 0) {
         Some(other) => format!("nothing could be compared: {other}"),
         None if blame.compared == 0 => "nothing could be compared".into(),
-        None => match blame.suspect() {
-            Some(place) => format!(
+        None => match (blame.likely_race(), blame.suspect()) {
+            (Some(place), _) => likely_words(blame, place),
+            (None, Some(place)) => format!(
                 "{} may be wrong: what is known of what it was given is right, and what it left is not",
                 name(blame, place)
             ),
-            None => "not every task could be judged".into(),
+            (None, None) => "not every task could be judged".into(),
         },
     }
+}
+
+/// `task 0x6 (gather) and task 0x5 (scale) likely race for argument 0 (y): nothing orders the two, in the golden neither`.
+#[must_use]
+pub fn likely_words(blame: &Blame, place: usize) -> String {
+    let finding = &blame.findings[place];
+    let Some(race) = finding.likely_race else { return String::new() };
+    let argument = finding.arg_index.map_or("memory".into(), |at| arg_words(blame.graph.task(place), at));
+    let in_golden =
+        |place: usize| blame.golden.as_ref().map_or_else(String::new, |golden| task_of(golden, place));
+    if race.is_of_golden {
+        let own = blame.matching.partner[place].map_or_else(String::new, in_golden);
+        return format!(
+            "{} cannot be judged: the golden is ambiguous there, as its {own} and its {} likely race for {argument}: nothing orders the two",
+            name(blame, place),
+            in_golden(race.other)
+        );
+    }
+    let neither = if race.is_in_both { ", in the golden neither" } else { "" };
+    format!(
+        "{} and {} likely race for {argument}: nothing orders the two{neither}",
+        name(blame, place),
+        name(blame, race.other)
+    )
 }
 
 /// `108 tasks are wrong here, all softmax; 2 tasks raced: add 1, mul 1`.

@@ -6,6 +6,7 @@ use tensortap_abi::DumpStage;
 use tensortap_format::{Argument, Captured, Dump, FormatError};
 use tensortap_judge::{Depth, Outcome, Rule, TensorType, compare_hashes};
 
+use super::likely::{self, Run};
 use super::observed;
 use super::producers::{came_near, derive, has_outputs_alone, lacking_of, mark, near_of};
 use super::sources;
@@ -64,13 +65,30 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     near.extend(lacking.iter().filter(|&&input| came_near(&graph, &near_outputs, input)));
     let (mut uninitialised, lost_order) =
         observed::compared((&graph, &theirs), &matching, &statuses, lacks_tasks(dump));
+    let runs = (Run { dump, graph: &graph }, Run { dump: golden, graph: &theirs });
+    // What was left out may have ordered tasks.
+    let likely_races = match lacks_tasks(dump) || lacks_tasks(golden) {
+        true => HashMap::new(),
+        false => likely::races(runs, &matching, &statuses, &lost_order)?,
+    };
+    let in_words = |(key, race)| (key, (race, likely::words(runs, &matching, key, race)));
+    let likely_races = likely_races.into_iter().map(in_words).collect();
     let never_written = uninitialised.clone();
     let written_over =
         observed::excuse((dump, golden), (&graph, &theirs), &matching, &uninitialised, &mut statuses)?;
     uninitialised.retain(|key| !written_over.contains(key));
     let (rewired, other_buffers) = (rewired(&wiring), other_buffers(&wiring));
     let elsewhere = elsewhere.into_iter().map(|(arg, source)| (arg, source.words)).collect();
-    let inputs = Inputs { near, rewired, other_buffers, elsewhere, misdirected, uninitialised, lost_order };
+    let inputs = Inputs {
+        near,
+        rewired,
+        other_buffers,
+        elsewhere,
+        misdirected,
+        uninitialised,
+        lost_order,
+        likely_races,
+    };
     let unknown = Carried::Unknown("it was not compared".into());
     let mut findings = label_tasks(&graph, &statuses, &inputs, |task, arg| {
         carried.get(&(task, arg.arg_index)).unwrap_or(&unknown).clone()

@@ -4,6 +4,7 @@ mod alone;
 mod arrays;
 mod buffers;
 mod golden;
+mod likely;
 pub(crate) mod observed;
 mod producers;
 mod reference;
@@ -217,6 +218,15 @@ impl Blame {
             (0..self.findings.len()).filter(|_| is_asked).filter(is_suspect).collect();
         self.graph.sort(&mut suspects);
         suspects.first().copied()
+    }
+
+    /// Where no task is known to be wrong first, the first of which a race is likely.
+    #[must_use]
+    pub fn likely_race(&self) -> Option<usize> {
+        let is_likely = |place: &usize| self.findings[*place].likely_race.is_some();
+        let mut likely: Vec<usize> = (0..self.findings.len()).filter(is_likely).collect();
+        self.graph.sort(&mut likely);
+        likely.first().copied().filter(|_| self.first_wrong.is_empty())
     }
 
     /// Whether nothing is wrong and something was compared. Tasks without a partner count as wrong unless they are allowed.

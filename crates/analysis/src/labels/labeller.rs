@@ -108,7 +108,7 @@ impl<'a, C: Fn(usize, Argument<'_>) -> Carried> Labeller<'a, C> {
         let set_aside = self.set_aside(task, node, statuses);
         let args: Vec<_> =
             node.arguments().zip(statuses).filter(|(a, _)| !set_aside.contains(&a.arg_index)).collect();
-        let found = self.judge(task, node, &args);
+        let found = self.but_raced(task, &args, self.judge(task, node, &args));
         let found =
             if graph.observations().is_some() { self.fed_aside(&set_aside, node, found) } else { found };
         Finding { set_aside, ..found }
@@ -399,6 +399,7 @@ pub(super) fn finding(label: Label, reason: Option<String>, arg_index: Option<u1
         reason,
         arg_index,
         race: None,
+        likely_race: None,
         set_aside: Vec::new(),
         is_grown: false,
         rests_on_producers: false,

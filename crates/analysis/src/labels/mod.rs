@@ -18,7 +18,7 @@ mod race;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 pub use labeller::{label_alone, label_tasks};
-pub use race::{Race, RaceKind};
+pub use race::{LikelyRace, Race, RaceKind};
 
 use crate::graph::TaskGraph;
 
@@ -134,6 +134,8 @@ pub struct Inputs {
     pub uninitialised: HashSet<(usize, u16)>,
     /// A task that may have written the argument and that nothing orders with its task, though the golden does.
     pub lost_order: HashMap<(usize, u16), usize>,
+    /// A task that may have raced for the argument, by what was seen, and that in words.
+    pub likely_races: HashMap<(usize, u16), (LikelyRace, String)>,
 }
 
 /// The label of a task, and what it rests on.
@@ -147,6 +149,8 @@ pub struct Finding {
     pub arg_index: Option<u16>,
     /// The other task of a race.
     pub race: Option<Race>,
+    /// A race that is likely, of a task that cannot be judged for it.
+    pub likely_race: Option<LikelyRace>,
     /// Arguments that were set aside.
     pub set_aside: Vec<u16>,
     /// Every input is within its rule, and the error of another task came through one: it grew beyond the rule here, or a second

@@ -208,6 +208,30 @@ impl<C: Fn(usize, Argument<'_>) -> Carried> Labeller<'_, C> {
         Finding { reason: found.reason.or(Some(reason)), ..found }
     }
 
+    /// A task that is wrong here, or cannot be judged, and of which a race is likely: what is ambiguous, here or in the golden, is evidence against
+    /// nobody.
+    pub(super) fn but_raced(
+        &self,
+        task: usize,
+        args: &[(Argument<'_>, &ArgStatus)],
+        found: Finding,
+    ) -> Finding {
+        if !matches!(found.label, Label::WrongHere | Label::Unknown) {
+            return found;
+        }
+        let of = |arg_index: u16| {
+            let (race, words) = self.inputs.likely_races.get(&(task, arg_index))?;
+            Some((arg_index, *race, words.clone()))
+        };
+        let first = || args.iter().find_map(|(arg, _)| of(arg.arg_index));
+        match found.arg_index.and_then(of).or_else(first) {
+            None => found,
+            Some((arg_index, race, words)) => {
+                Finding { likely_race: Some(race), ..finding(Label::Unknown, Some(words), Some(arg_index)) }
+            }
+        }
+    }
+
     /// `nothing orders it with task 0x3, task 0x4, which may have written there`.
     fn unordered_words(&self, others: &[usize]) -> String {
         let named = others.iter().take(crate::observation::NAMED);

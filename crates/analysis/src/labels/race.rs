@@ -30,6 +30,20 @@ pub enum RaceKind {
     Unordered,
 }
 
+/// A task that may have raced with another, though nothing proves it: nothing orders the two, in the golden neither, and it changed bytes
+/// of the other's argument that differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LikelyRace {
+    /// Its position, in the dump or in the golden.
+    pub other: usize,
+    /// Its argument that has those bytes.
+    pub other_arg: u16,
+    /// Whether it is the golden that may have raced: what is right there is not known.
+    pub is_of_golden: bool,
+    /// Whether nothing orders the two in the golden either.
+    pub is_in_both: bool,
+}
+
 /// The tasks of a graph, found by time, for questions about races.
 pub(super) struct Races<'g> {
     graph: &'g TaskGraph,

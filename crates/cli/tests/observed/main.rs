@@ -7,6 +7,7 @@ mod common;
 mod next;
 mod program;
 mod programs;
+mod races;
 mod sources;
 mod stopped;
 mod types;

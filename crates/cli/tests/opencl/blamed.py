@@ -1,7 +1,8 @@
 """A program of three launches that is right, or wrong in one way: blamed.py right|kernel|size|barrier|uninitialised|event|swap|
-refused|crash."""
+refused|crash|lucky."""
 
 import sys
+import time
 
 import numpy as np
 import pyopencl as cl
@@ -44,6 +45,12 @@ def main(how):
         # An event, but not the one that counts.
         gathered = cl.enqueue_nd_range_kernel(other, gather, (N,), (64,), wait_for=zeroed)
         gathered.wait()
+    elif how == "lucky":
+        # It is late by chance, and waits for nothing.
+        gate.set_status(cl.command_execution_status.COMPLETE)
+        queue.flush()
+        time.sleep(3)
+        gathered = cl.enqueue_nd_range_kernel(other, gather, (N,), (64,), wait_for=zeroed)
     elif how == "refused":
         # The group does not divide the size, and whoever launched it does not look at the status.
         try:
@@ -53,7 +60,8 @@ def main(how):
     else:
         size = (N // 2,) if how == "size" else (N,)
         gathered = cl.enqueue_nd_range_kernel(other, gather, size, (64,), wait_for=zeroed + [scaled])
-    gate.set_status(cl.command_execution_status.COMPLETE)
+    if how != "lucky":
+        gate.set_status(cl.command_execution_status.COMPLETE)
     if how == "swap":
         # Its arguments, the wrong way round.
         finish.set_args(z, sums)

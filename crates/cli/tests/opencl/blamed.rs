@@ -85,6 +85,31 @@ fn a_launch_that_was_refused_or_crashed_is_what_is_said_first() {
 }
 
 #[test]
+fn launches_that_race_in_both_runs_or_in_the_golden_are_named_and_none_is_blamed() {
+    let Some(bench) = Bench::new() else { return };
+    for how in ["right", "event", "lucky"] {
+        succeeded(&bench.program(Some((how, "")), "blamed.py").arg(how).output().unwrap());
+    }
+    let cases = [
+        (
+            "event",
+            "lucky",
+            "(scale) likely race for argument 0 (y): nothing orders the two, in the golden neither",
+        ),
+        ("right", "event", "(gather) cannot be judged: the golden is ambiguous there, as its task"),
+    ];
+    for (run, golden, headline) in cases {
+        let (code, said, stderr) = bench.call(&["blame", run, "--golden", golden]);
+        assert_eq!((code, &said["first_wrong"]), (Some(1), &serde_json::json!([])), "{run}: {said} {stderr}");
+        let mut command = Command::new(common::executable());
+        let output = command.args(["blame", run, "--golden", golden]).current_dir(bench.path("")).output();
+        let text = String::from_utf8_lossy(&output.unwrap().stdout).into_owned();
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.find(headline) < Some(60) && text.contains(headline), "{run}: {text}");
+    }
+}
+
+#[test]
 fn two_recordings_of_one_program_differ_in_nothing() {
     let Some(bench) = Bench::new() else { return };
     for run in ["right", "again"] {

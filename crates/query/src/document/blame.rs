@@ -8,7 +8,7 @@ use tensortap::analysis::blame::{
     Blame, ComparedArg, Rewired, Share, StopKind, Stopped, TakenView, Unwritten, WiringDifference,
 };
 use tensortap::analysis::graph::OutputRef;
-use tensortap::analysis::labels::{Label, RaceKind};
+use tensortap::analysis::labels::{Label, LikelyRace, RaceKind};
 use tensortap::format::Task;
 use tensortap::{DumpStage, GoldenVerdict, TaskId};
 
@@ -16,7 +16,7 @@ use super::compare::{DetailDocument, Measures, detail_document, measures, verdic
 use super::replay::GivenDocument;
 use super::task::launch_document;
 use crate::blame::{BlameReport, Culprit, Listing, Next, Outside};
-use crate::blame_words::stopped_words;
+use crate::blame_words::{likely_words, stopped_words};
 use crate::compare_words::{evidence_written, unwritten_lines};
 use crate::kind_words::KindDocument;
 use crate::wiring_words::wiring_words;
@@ -102,6 +102,8 @@ struct TaskDocument {
     /// What the label rests on beside what was captured of the task: `edges`, or `producers` of inputs that were not.
     rests_on: Option<&'static str>,
     raced_with: Option<RaceDocument>,
+    /// Of a task that cannot be judged: a race that is likely by what was seen, and not proven.
+    likely_race: Option<LikelyRaceDocument>,
     set_aside: Vec<u16>,
     outside: Vec<RecordDocument>,
 }
@@ -110,6 +112,20 @@ struct TaskDocument {
 struct RaceDocument {
     task_id: String,
     how: &'static str,
+}
+
+#[derive(Serialize)]
+struct LikelyRaceDocument {
+    /// The other task, of the dump or of the golden.
+    task_id: Option<String>,
+    /// Its argument.
+    arg_index: u16,
+    /// `dump`, or `golden` where it is that which is ambiguous.
+    side: &'static str,
+    /// Whether nothing orders the two in the golden either.
+    in_both: bool,
+    /// The same as a person reads it.
+    words: String,
 }
 
 #[derive(Serialize)]
@@ -237,8 +253,20 @@ fn task(blame: &Blame, place: usize) -> TaskDocument {
                 RaceKind::Unordered => "unordered",
             },
         }),
+        likely_race: finding.likely_race.map(|race| likely_race(blame, place, race)),
         set_aside: finding.set_aside.clone(),
         outside: blame.outside(place).map(|compared| record(blame, task, compared)).collect(),
+    }
+}
+
+fn likely_race(blame: &Blame, place: usize, race: LikelyRace) -> LikelyRaceDocument {
+    let graph = if race.is_of_golden { blame.golden.as_ref() } else { Some(&blame.graph) };
+    LikelyRaceDocument {
+        task_id: graph.map(|graph| id(graph.task(race.other).task_id)),
+        arg_index: race.other_arg,
+        side: if race.is_of_golden { "golden" } else { "dump" },
+        in_both: race.is_in_both,
+        words: likely_words(blame, place),
     }
 }
 
