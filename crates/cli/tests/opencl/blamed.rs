@@ -123,14 +123,39 @@ fn two_recordings_of_one_program_differ_in_nothing() {
     );
 }
 
+/// What `blame` says of a run against another, on one line.
+fn said(bench: &Bench, verb: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(common::executable());
+    let output = command.args(verb).current_dir(bench.path("")).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    (output.status.code(), said.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
 #[test]
 fn what_filters_left_out_is_no_race() {
     let Some(bench) = Bench::new() else { return };
-    for (run, options) in [("right", ""), ("last", "--dump-last=2")] {
-        succeeded(&bench.program(Some((run, options)), "blamed.py").arg("right").output().unwrap());
+    let cases = [
+        // What fills the sums and what reads them, without the launch between that made them wrong.
+        (
+            "kernel",
+            "--dump-task 0x4,0x7",
+            "(finish) cannot be judged: argument 0 is not what task 0x4 left, and filters kept",
+        ),
+        // A launch that is early, and what may have ordered it was left out.
+        (
+            "event",
+            "--dump-task 0x5-0x7",
+            "(gather) cannot be judged: argument 0 is ambiguous: nothing orders it with task 0x5",
+        ),
+    ];
+    succeeded(&bench.program(Some(("right", "")), "blamed.py").arg("right").output().unwrap());
+    for (how, options, reason) in cases {
+        succeeded(&bench.program(Some((how, options)), "blamed.py").arg(how).output().unwrap());
+        let (_, said) = said(&bench, &["blame", how, "--golden", "right"]);
+        assert!(said.contains("filters kept") && said.contains(reason), "{how}: {said}");
+        assert!(!said.contains("raced") && !said.contains("likely race"), "{how}: {said}");
     }
-    let mut command = Command::new(common::executable());
-    let output = command.args(["blame", "last", "--golden", "right"]).current_dir(bench.path("")).output();
-    let said = String::from_utf8_lossy(&output.unwrap().stdout).into_owned();
-    assert!(said.contains("filters kept") && !said.contains("raced"), "{said}");
+    // With nothing left out it is one.
+    succeeded(&bench.program(Some(("whole", "")), "blamed.py").arg("event").output().unwrap());
+    assert!(said(&bench, &["blame", "whole", "--golden", "right"]).1.contains("(gather) raced with"));
 }
