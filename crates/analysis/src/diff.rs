@@ -193,6 +193,10 @@ fn is_never_written(
     if ours.observations().is_none() || theirs.observations().is_none() {
         return Ok(false);
     }
+    // What filters left out may have written it.
+    if observed::lacks_tasks(dumps.0) || observed::lacks_tasks(dumps.1) {
+        return Ok(false);
+    }
     let (mut place, mut arg_index, mut stage) = (place, record.arg_index, record.stage);
     for _ in 0..MOST_BACK {
         let (task, partner) = (ours.task(place), matching.partner[place].map(|partner| theirs.task(partner)));

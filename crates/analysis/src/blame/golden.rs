@@ -64,10 +64,10 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     let near_outputs = near_of(&compared_args, DumpStage::AfterCompletion);
     near.extend(lacking.iter().filter(|&&input| came_near(&graph, &near_outputs, input)));
     let (mut uninitialised, lost_order) =
-        observed::compared((&graph, &theirs), &matching, &statuses, lacks_tasks(dump));
+        observed::compared((dump, golden), (&graph, &theirs), &matching, &statuses);
     let runs = (Run { dump, graph: &graph }, Run { dump: golden, graph: &theirs });
     // What was left out may have ordered tasks.
-    let likely_races = match lacks_tasks(dump) || lacks_tasks(golden) {
+    let likely_races = match observed::lacks_tasks(dump) || observed::lacks_tasks(golden) {
         true => HashMap::new(),
         false => likely::races(runs, &matching, &statuses, &lost_order)?,
     };
@@ -117,11 +117,6 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
         slots: HashMap::new(),
         arrays: None,
     })
-}
-
-/// Whether tasks may be missing in a dump, and with them the order that they brought.
-fn lacks_tasks(dump: &Dump) -> bool {
-    dump.footer().is_none_or(|footer| footer.filtered_records > 0 || !footer.losses.is_empty())
 }
 
 pub(crate) fn match_options(dump: &Dump, golden: &Dump, other_dtypes: bool, threads: usize) -> MatchOptions {

@@ -17,15 +17,16 @@ const MOST_BYTES: u64 = 256 << 20;
 type Args<T> = HashMap<(usize, u16), T>;
 
 /// Of arguments outside their rules: those that no task of either run ever wrote; and for those that a task may have written which
-/// nothing orders with theirs, though the golden does, that task. Of a dump from which tasks were filtered there are none of these: they may have
-/// ordered them.
+/// nothing orders with theirs, though the golden does, that task. Of a dump from which tasks were filtered there are none of either: they may have
+/// written, or ordered them.
 pub(super) fn compared(
+    (dump, golden): (&Dump, &Dump),
     (graph, theirs): (&TaskGraph, &TaskGraph),
     matching: &Matching,
     statuses: &[TaskStatus],
-    is_filtered: bool,
 ) -> (HashSet<(usize, u16)>, Args<usize>) {
     let (mut uninitialised, mut lost_order) = (HashSet::new(), Args::new());
+    let (is_filtered, is_golden_filtered) = (lacks_tasks(dump), lacks_tasks(golden));
     let Some((seen, golden)) = graph.observations().zip(theirs.observations()) else {
         return (uninitialised, lost_order);
     };
@@ -44,7 +45,8 @@ pub(super) fn compared(
             let key = (task.place(), arg.arg_index);
             let there = partner.argument(arg.arg_index);
             let is_never_written = |there| is_never_written((graph, task, arg), (theirs, partner, there));
-            if is_outside && there.is_some_and(is_never_written) {
+            let is_whole = !is_filtered && !is_golden_filtered;
+            if is_outside && is_whole && there.is_some_and(is_never_written) {
                 uninitialised.insert(key);
             }
             let is_ordered_there = |&other: &usize| {
@@ -166,7 +168,12 @@ fn traces_in((before, after): (&[u8], &[u8]), (theirs, their_after): (&[u8], &[u
     Some(Traces { rest_alone, is_overwritten: alike && !left })
 }
 
-/// Whether no task of either run ever wrote what an argument held before its task.
+/// Whether tasks may be missing in a dump, and with them what they wrote and the order that they brought.
+pub(crate) fn lacks_tasks(dump: &Dump) -> bool {
+    dump.footer().is_none_or(|footer| footer.filtered_records > 0 || !footer.losses.is_empty())
+}
+
+/// Whether no task of either run ever wrote what an argument held before its task, where all of them were captured.
 pub(crate) fn is_never_written(
     (graph, task, arg): (&TaskGraph, Task<'_>, Argument<'_>),
     (theirs, partner, there): (&TaskGraph, Task<'_>, Argument<'_>),

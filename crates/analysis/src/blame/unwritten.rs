@@ -3,7 +3,7 @@
 use tensortap_abi::DumpStage;
 use tensortap_format::{Argument, Dump, FormatError};
 
-use super::observed::is_written;
+use super::observed::{is_written, lacks_tasks};
 use super::{Blame, ComparedArg};
 use crate::compare::unless_gone;
 use crate::graph::TaskGraph;
@@ -149,7 +149,8 @@ fn untouched(
     mut stage: DumpStage,
 ) -> Result<Untouched, FormatError> {
     let mut changed: Vec<Argument<'_>> = Vec::new();
-    if graph.observations().is_none() {
+    // What was left out may have written.
+    if graph.observations().is_none() || lacks_tasks(dump) {
         return Ok(Untouched::Nothing);
     }
     for _ in 0..MOST_BACK {

@@ -159,3 +159,18 @@ fn what_filters_left_out_is_no_race() {
     succeeded(&bench.program(Some(("whole", "")), "blamed.py").arg("event").output().unwrap());
     assert!(said(&bench, &["blame", "whole", "--golden", "right"]).1.contains("(gather) raced with"));
 }
+
+#[test]
+fn what_filters_left_out_may_have_written_what_a_launch_was_given() {
+    let Some(bench) = Bench::new() else { return };
+    for how in ["right", "kernel"] {
+        succeeded(&bench.program(Some((how, "--dump-func finish")), "blamed.py").arg(how).output().unwrap());
+    }
+    // The launch before it is wrong, and was left out of both.
+    let (_, said_of) = said(&bench, &["blame", "kernel", "--golden", "right"]);
+    assert!(said_of.starts_with("FAIL: task 0x7 (finish) was fed a wrong input"), "{said_of}");
+    assert!(!said_of.contains("uninitialised") && !said_of.contains("no evidence"), "{said_of}");
+    assert!(said_of.contains("a task that was not captured may have written it"), "{said_of}");
+    let (code, said_of) = said(&bench, &["diff", "kernel", "right"]);
+    assert!(code == Some(1) && !said_of.contains("no task of either run"), "{said_of}");
+}
