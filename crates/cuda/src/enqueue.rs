@@ -40,6 +40,8 @@ pub struct Begun {
     on_device: Option<Arc<Device>>,
     name: &'static str,
     kernel: Option<Arc<KernelFacts>>,
+    /// Whether the device looks at its ranges right before it.
+    was_looked_at: bool,
 }
 
 impl Begun {
@@ -71,27 +73,36 @@ impl Begun {
         let (task, Request { name, kernel, subject, .. }, mark) = begun.flatten()?;
         let is_filtered = task.is_filtered();
         let ranges = &subject.ranges;
-        let wants = door.wants_content && !is_filtered && !ranges.is_empty();
+        let wants = door.wants_content && !is_filtered && !ranges.is_empty() && subject.can_be_seen;
         let device = if wants { door.contents.device(target.context) } else { None };
-        let on_device =
-            device.filter(|_| content::can_see(door, &door.contents, taken.stream.device, ranges));
+        let on_device = device.filter(|_| content::are_on(door, taken.stream.device, ranges));
         let shared = Shared::new(Command::new(task, Arc::clone(ranges)), Arc::clone(&subject));
         let blocks = place.blocks;
-        let begun =
-            Begun { shared, mark, target, is_filtered, blocks, taken, subject, on_device, name, kernel };
-        begun.before(door);
+        let mut begun = Begun {
+            shared,
+            mark,
+            target,
+            is_filtered,
+            blocks,
+            taken,
+            subject,
+            on_device,
+            name,
+            kernel,
+            was_looked_at: false,
+        };
+        begun.was_looked_at = begun.before(door);
         Some(begun)
     }
 
-    /// What is done before the call runs.
-    fn before(&self, door: &Door) {
+    /// What is done before the call runs; whether something of ours is in the stream right before it.
+    fn before(&self, door: &Door) -> bool {
         if self.is_filtered {
-            return;
+            return false;
         }
         if self.on_device.is_some() {
             // Who records what the device finds records what is known as well, for that takes time.
-            self.look(door, DumpStage::BeforeDispatch);
-            return;
+            return self.look(door, DumpStage::BeforeDispatch).is_some();
         }
         let sees_anything = {
             let mut running = self.running();
@@ -101,6 +112,7 @@ impl Begun {
         if sees_anything {
             self.probe(door, DumpStage::BeforeDispatch);
         }
+        false
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {
@@ -112,7 +124,10 @@ impl Begun {
         let device = self.on_device.as_ref()?;
         let seen = self.subject.sight(&door.contents, device, stage)?.and_then(|sight| {
             let (target, shared) = (self.target, &self.shared);
-            content::enqueue(door, &self.taken, Asked { device, target, shared, stage, sight })
+            let is_launch = self.kernel.is_some() && self.was_looked_at;
+            let is_behind_launch = is_launch && stage == DumpStage::AfterCompletion;
+            let asked = Asked { device, target, shared, stage, sight, is_behind_launch };
+            content::enqueue(door, &self.taken, asked)
         });
         match seen {
             Ok(seen) => Some(seen),

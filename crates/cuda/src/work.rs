@@ -7,7 +7,7 @@ use tensortap_record::{DumpStage, Operation, Role, StringId, TaskInfo, Uncapture
 
 use crate::{
     calls::kernels::KernelFacts,
-    content::{Contents, Device, NotSeen, Sight},
+    content::{self, Contents, Device, NotSeen, Sight},
     known::Known,
 };
 
@@ -67,6 +67,8 @@ pub struct Subject {
     pub known: Known,
     /// Records that it makes.
     pub records: u32,
+    /// Whether a device can look at its ranges itself.
+    pub can_be_seen: bool,
     /// How a device looks at all of its ranges, once it has.
     sight: OnceLock<Arc<Sight>>,
 }
@@ -78,7 +80,8 @@ impl Subject {
         let seen = |stage| ranges.iter().filter(|range| range.roles.is_seen_at(stage)).count();
         let records = stages.map(seen).iter().sum::<usize>() + known.values.len();
         let records = u32::try_from(records).unwrap_or(u32::MAX);
-        Arc::new(Subject { ranges: ranges.into(), known, records, sight: OnceLock::new() })
+        let can_be_seen = content::can_be_seen(&ranges);
+        Arc::new(Subject { ranges: ranges.into(), known, records, can_be_seen, sight: OnceLock::new() })
     }
 
     /// The same, of which nothing is looked at, for a reason.

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use tensortap_device_kernels::{
-    Build, FEW, Hashing, Keeping, Kept, MANY, Many, Measured, ORDER_BESIDE, ORDER_LETS_NEXT, Plan,
-    Range as DeviceRange, Side, Source,
+    Build, FEW, Hashing, Keeping, Kept, MANY, Many, Measured, ORDER_BEHIND, ORDER_BESIDE, ORDER_LETS_NEXT,
+    Plan, Range as DeviceRange, Side, Source,
 };
 use tensortap_queue::{Range, Room, Rooms};
-use tensortap_record::{DType, DumpStage, UncapturedReason};
+use tensortap_record::{DType, DumpStage, MemorySpace, UncapturedReason};
 use zerocopy::{FromZeros as _, IntoBytes as _};
 
 use super::{
@@ -25,20 +25,22 @@ use crate::{
 /// What content of the ring is moved by so that it lies as its source does.
 const SHIFT: u64 = 16;
 
-/// Whether our kernels can look at the ranges of a command: device memory in one piece each, on this device.
-pub fn can_see(door: &Door, contents: &Contents, device: i32, ranges: &[Range]) -> bool {
-    let has_several = contents.has_several();
-    let is_dense = |range: &Range| {
-        range.ndims == 1
+/// Whether our kernels can look at ranges on the device they are on: its own memory, in one piece each.
+pub fn can_be_seen(ranges: &[Range]) -> bool {
+    let can_be = |range: &Range| {
+        range.space == MemorySpace::Device
+            && range.ndims == 1
             && range.strides[0] == 1
             && range.start == 0
             && range.dtype.unwrap_or(DType::UInt8).packed_bytes(range.shape[0]) == Some(range.bytes)
     };
-    let is_here = |range: &Range| {
-        range.space == tensortap_record::MemorySpace::Device
-            && (!has_several || door.driver.device_of(range.base) == Some(device))
-    };
-    ranges.len() <= MOST_RANGES && ranges.iter().all(|range| is_dense(range) && is_here(range))
+    ranges.len() <= MOST_RANGES && ranges.iter().all(can_be)
+}
+
+/// Whether ranges are on a device.
+pub fn are_on(door: &Door, device: i32, ranges: &[Range]) -> bool {
+    let is_there = |range: &Range| door.driver.device_of(range.base) == Some(device);
+    !door.contents.has_several() || ranges.iter().all(is_there)
 }
 
 /// Why nothing is looked at.
@@ -111,6 +113,8 @@ pub struct Asked<'a> {
     pub stage: DumpStage,
     /// How it is looked at.
     pub sight: Arc<Sight>,
+    /// Whether a launch is right before it in the stream, and something of ours before that.
+    pub is_behind_launch: bool,
 }
 
 /// Puts the kernels of a side into its stream, and hands it to whoever records it. The stream is the caller's alone meanwhile.
@@ -118,7 +122,7 @@ pub struct Asked<'a> {
 /// # Errors
 /// When nothing of it will be told.
 pub fn enqueue(door: &Door, taken: &Taken, asked: Asked<'_>) -> Result<Seen, NotSeen> {
-    let Asked { device, target, shared, stage, sight } = asked;
+    let Asked { device, target, shared, stage, sight, is_behind_launch } = asked;
     let (contents, line) = (&door.contents, taken.stream.line);
     let held = hold(device, &mut taken.scratch(), stage, sight.bundles)?;
     let (room, start) = room_for(contents, sight.findings())?;
@@ -127,7 +131,7 @@ pub fn enqueue(door: &Door, taken: &Taken, asked: Asked<'_>) -> Result<Seen, Not
     word_at(start).set(0);
     let base = (start as u64).wrapping_add(device.findings_at);
     let mut side = side(device, held.bundles, (base, sight.findings() as u64));
-    side.order = order(contents, device, taken, (stage, &sight));
+    side.order = order(contents, device, taken, (stage, &sight, is_behind_launch));
     let working = Working::of(held);
     let status = put(door, device, target.stream, &sight.launches, &side, &kept, (base, ticket));
     if status != SUCCESS {
@@ -146,14 +150,21 @@ pub fn enqueue(door: &Door, taken: &Taken, asked: Asked<'_>) -> Result<Seen, Not
 ///
 /// What is behind one command is looked at while what is before the next is: nothing of the program's runs between the two. What is before a command lets nothing
 /// begin beside it, so a launch of the program's never runs beside it, whatever it asks for; and it begins beside nothing but ours, for launches of the program's
-/// may let others begin before they are done.
-fn order(contents: &Contents, device: &Device, taken: &Taken, (stage, sight): (DumpStage, &Sight)) -> u32 {
+/// may let others begin before they are done. What is behind a launch begins before that is done and waits for it; as that has waited for ours, all before it
+/// is done by then.
+fn order(
+    contents: &Contents,
+    device: &Device,
+    taken: &Taken,
+    (stage, sight, is_behind_launch): (DumpStage, &Sight, bool),
+) -> u32 {
     if !device.overlaps || device.ring.is_some() || sight.launches.len() != 1 {
         return 0;
     }
     match stage {
         DumpStage::BeforeDispatch if taken.lets_next == Some(contents.passed_by.count()) => ORDER_BESIDE,
         DumpStage::BeforeDispatch => 0,
+        DumpStage::AfterCompletion if is_behind_launch => ORDER_BEHIND | ORDER_LETS_NEXT,
         DumpStage::AfterCompletion => ORDER_LETS_NEXT,
     }
 }
@@ -288,9 +299,9 @@ fn launch(
             *to = DeviceRange { slot, decided: is_kept(place).into(), ..*range };
         }
     };
-    let (kernel, is_beside) = (device.kernel(hashing), side.order & ORDER_BESIDE != 0);
-    let launch = |given: &[u8]| match is_beside {
-        // SAFETY: as below; what runs beside it is ours, and reads what it reads.
+    let (kernel, is_early) = (device.kernel(hashing), side.order & (ORDER_BESIDE | ORDER_BEHIND) != 0);
+    let launch = |given: &[u8]| match is_early {
+        // SAFETY: as below; what runs beside it is ours and reads what it reads, or it waits.
         true => unsafe { door.driver.launch_early(kernel, groups, stream, given) },
         // SAFETY: the kernel takes what is given; its ranges live in the order of this stream, and all else is ours.
         false => unsafe { door.driver.launch(kernel, groups, stream, given) },

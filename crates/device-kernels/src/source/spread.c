@@ -3,13 +3,16 @@
  * groups share one. CUDA alone.
  *
  * A leaf's hash has blocks of 16 stripes, 1,024 bytes. Within a block accumulators only add up, so a work item sums its 16 bytes of
- * every stripe of one block, with all loads in flight at once; from block to block they are scrambled, when all sums are there.
+ * every stripe of one block, with several loads in flight; from block to block they are scrambled, when all sums are there.
  */
 #ifdef TT_CHAINED
 
 #define SPREAD_LEAVES (BUNDLE_LEAVES / SPREAD)
 #define SPREAD_LANES 16u
 #define BLOCK_STRIPES 16u
+/* Loads in flight of a work item, and groups of a multiprocessor at a time. */
+#define SPREAD_DEEP 8u
+#define SPREAD_RESIDENT 4
 
 /* The keys of 16 bytes of a stripe; the last one of a leaf has a secret of its own. */
 FN void tt_keys_of(u32 in_block, u32 last, u32 pair, LOCAL const u64 *secret, u64 *keys) {
@@ -17,16 +20,20 @@ FN void tt_keys_of(u32 in_block, u32 last, u32 pair, LOCAL const u64 *secret, u6
     keys[1] = last ? tt_secret_at(secret, SECRET_LAST + 16 * pair + 8) : secret[in_block + 2 * pair + 1];
 }
 
-/* What 16 bytes of every stripe of a block add to their pair of accumulators, in a whole leaf at a multiple of 16. */
+/* What 16 bytes of every stripe of a block add to their pair of accumulators, in a whole leaf at a multiple of 16. Half of the loads at a time leave registers for twice the groups. */
 FN void tt_aligned_block(const u8 *leaf, u32 block, u32 pair, LOCAL const u64 *secret, u64 *sums) {
-    u64 d[BLOCK_STRIPES][2], keys[2];
+    u64 d[SPREAD_DEEP][2], keys[2];
+#pragma unroll 1
+    for (u32 begin = 0; begin < BLOCK_STRIPES; begin += SPREAD_DEEP) {
 #pragma unroll
-    for (u32 i = 0; i < BLOCK_STRIPES; i++)
-        tt_load_aligned(leaf + (block * BLOCK_STRIPES + i) * 64 + pair * 16, d[i]);
+        for (u32 i = 0; i < SPREAD_DEEP; i++)
+            tt_load_aligned(leaf + (block * BLOCK_STRIPES + begin + i) * 64 + pair * 16, d[i]);
 #pragma unroll
-    for (u32 i = 0; i < BLOCK_STRIPES; i++) {
-        tt_keys_of(i, i == BLOCK_STRIPES - 1 && block == LEAF_BYTES / 1024 - 1, pair, secret, keys);
-        tt_accumulate(sums, d[i][0], d[i][1], keys[0], keys[1]);
+        for (u32 i = 0; i < SPREAD_DEEP; i++) {
+            u32 last = begin + i == BLOCK_STRIPES - 1 && block == LEAF_BYTES / 1024 - 1;
+            tt_keys_of(begin + i, last, pair, secret, keys);
+            tt_accumulate(sums, d[i][0], d[i][1], keys[0], keys[1]);
+        }
     }
 }
 
@@ -121,7 +128,7 @@ FN void tt_spread(const tt_side *side, const tt_range *ranges, LOCAL u64 *secret
 }
 
 #define SPREAD_KERNEL(name, given, side_of, ranges_of)            \
-    KERNEL(TT_GROUP, 2)                                           \
+    KERNEL(TT_GROUP, SPREAD_RESIDENT)                             \
     name(const __grid_constant__ given it) {                      \
         LOCAL_ARRAY u64 secret[SECRET_WORDS];                     \
         LOCAL_ARRAY u64 room[8 * SEGMENT + 40];                   \
