@@ -202,6 +202,35 @@ fn memory_is_that_of_the_time_when_a_task_was_submitted_however_long_it_waited()
     }
 }
 
+#[test]
+fn who_wrote_before_is_not_decided_where_one_over_it_has_no_known_order() {
+    // Tasks 1 and 3 write parts, task 4 all of it behind both, and task 5 stands behind everyone. Without room for lists, of task 4 only
+    // its chain is known: that it is behind task 3.
+    let edges = [edge(0, 2), edge(1, 2), edge(1, 4), edge(3, 4), edge(2, 5), edge(4, 5)];
+    let left_to_5 = |parts: [u64; 2]| {
+        let made = vec![
+            TaskMaker::new(0, "other").at(0),
+            bytes(TaskMaker::new(1, "part").output(0, "a"), parts[0], 4).at(10),
+            TaskMaker::new(2, "other").at(20),
+            bytes(TaskMaker::new(3, "part").output(0, "a"), parts[1], 4).at(30),
+            bytes(TaskMaker::new(4, "all").output(0, "b"), 0, 6).at(40),
+            bytes(TaskMaker::new(5, "read").given(0, "b", "b"), 0, 3).at(50),
+        ];
+        let graph = graph_of(made, &edges, None);
+        assert_eq!(producers(&graph, 5, 0), [4], "with room, it is known");
+        let order = Order::within(graph.tasks(), order::Room { words: 0, steps: u64::MAX });
+        assert!(order.is_unknown(4) && !order.is_unknown(5));
+        let (seen, origins) = Observations::within(graph.tasks(), order, Budget::new(u64::MAX, u64::MAX));
+        let number = arg(&graph, 5, 0).1.number();
+        [origins.get(number), seen.left_by.get(number)]
+            .map(|found| (found.basis, ids(&graph, found.outputs.iter().map(|output| output.task))))
+    };
+    let undecided = (Basis::Undecided, vec![]);
+    assert_eq!(left_to_5([2, 20]), [undecided.clone(), undecided], "task 4 may have written over task 1");
+    let decided = (Basis::Bytes, vec![4]);
+    assert_eq!(left_to_5([20, 2]), [decided.clone(), decided], "it did over task 3");
+}
+
 /// Who may have written between two tasks: nobody, by the definition.
 fn is_clear(graph: &TaskGraph, found: (u64, u16), left: (u64, u16)) -> bool {
     let (task, arg_found) = arg(graph, found.0, found.1);

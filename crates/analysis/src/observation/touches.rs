@@ -456,12 +456,27 @@ impl<'s> Shown<'s> {
         Some(())
     }
 
+    /// Whether nothing is left of a touch; `None` where that takes too long, or is a matter of order that is not known.
     fn is_hidden(&self, touch: &Touch, question: &mut Question<'_>) -> Option<bool> {
-        let memory = self.memory;
         // One that is hidden hides nothing that those over it do not.
         question.take(self.kept.len())?;
-        let is_over = |later: &&Touch| self.order.is_before(touch.place(), later.place());
-        let over: Vec<&Touch> = self.kept.iter().filter(is_over).collect();
+        let is_over = |later: &Touch| self.order.is_before(touch.place(), later.place());
+        // The order of the task that asks says nothing of that between two before it.
+        let may_be_over = |later: &Touch| {
+            is_over(later) || touch.place() < later.place() && self.order.is_unknown(later.place())
+        };
+        let over: Vec<&Touch> = self.kept.iter().filter(|later| is_over(later)).collect();
+        if self.do_hide(&over, touch, question)? {
+            return Some(true);
+        }
+        let all: Vec<&Touch> = self.kept.iter().filter(|later| may_be_over(later)).collect();
+        let may_hide = all.len() > over.len() && self.do_hide(&all, touch, question)?;
+        (!may_hide).then_some(false)
+    }
+
+    /// Whether others, if they are over a touch, leave nothing of it.
+    fn do_hide(&self, over: &[&Touch], touch: &Touch, question: &mut Question<'_>) -> Option<bool> {
+        let memory = self.memory;
         if over.is_empty() {
             return Some(false);
         }
