@@ -1,6 +1,7 @@
 //! Every record of a dump beside what it should be.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use tensortap_abi::DumpStage;
 use tensortap_format::{Argument, Dump, FormatError, Record, TaskKey};
@@ -8,7 +9,7 @@ use tensortap_interchange::NamedArrays;
 use tensortap_judge::{Depth, Detail, Outcome, Rule, RuleBook, Verdict};
 
 use crate::arrays::{Assigned, NO_ARRAY};
-use crate::blame::{RuleTable, match_options, observed};
+use crate::blame::{Looked, RuleTable, Share, Unwritten, look_at, match_options, observed};
 use crate::compare::{self, Side, compare, is_gone, record_side};
 use crate::error::AnalysisError;
 use crate::graph::{OutputRef, TaskGraph, load_watched, steps_of_golden};
@@ -43,10 +44,12 @@ pub struct DiffRow {
     pub partner: Option<Partner>,
     /// The rule.
     pub rule: Rule,
-    /// How it compares.
+    /// How it compares, by what tasks made of it alone: memory that no task of either run wrote is left out.
     pub outcome: Outcome,
     /// It holds what no task of either run ever wrote, and differs in nothing else: that says nothing.
     pub never_written: bool,
+    /// How much of what differs no recorded task wrote.
+    pub unwritten: Unwritten,
 }
 
 /// What a record was compared with.
@@ -76,6 +79,16 @@ pub struct Diff {
     pub unmatched: Vec<Lonely>,
     /// Where the golden is files: which array stands for which record.
     pub arrays: Option<Assigned>,
+    /// Where it is a dump: who wrote what in either run.
+    runs: Option<Arc<Runs>>,
+}
+
+/// Two runs, task by task as they match.
+#[derive(Debug)]
+struct Runs {
+    ours: TaskGraph,
+    theirs: TaskGraph,
+    matching: Matching,
 }
 
 impl Diff {
@@ -109,6 +122,37 @@ impl Diff {
         };
         self.compared() > 0 && self.rows.iter().all(good) && (allow_unmatched || self.unmatched.is_empty())
     }
+
+    /// Where the errors of a row sit, beside the record of another dump that it was compared with; `None` when there are no bytes to look
+    /// at, or nothing but what lay in memory before anybody wrote it.
+    ///
+    /// # Errors
+    /// A payload cannot be read.
+    pub fn detail(
+        &self,
+        dump: &Dump,
+        golden: &Dump,
+        row: &DiffRow,
+        options: &DiffOptions<'_>,
+    ) -> Result<Option<Detail>, FormatError> {
+        let Some(Partner::Record(theirs)) = &row.partner else { return Ok(None) };
+        let theirs = record_side(golden, theirs);
+        let is_before = row.record.stage == DumpStage::BeforeDispatch;
+        let masked = match (row.unwritten, &self.runs) {
+            (Unwritten { here, in_golden, .. }, _) if is_before && (here || in_golden) => return Ok(None),
+            (Unwritten { in_both: Share::Some(_), .. }, Some(runs)) => {
+                runs.look(dump, golden, row.order, &row.record)?.masked
+            }
+            _ => None,
+        };
+        match masked {
+            Some(bytes) => {
+                let ours = Side::of_bytes(row.record.dtype, row.record.shape(), bytes);
+                compare::detail(&ours, &theirs, &row.rule, options.other_dtypes)
+            }
+            None => row_detail(dump, row, &theirs, options),
+        }
+    }
 }
 
 /// Compares records of a dump with those of another, task by task as they match.
@@ -131,14 +175,16 @@ pub fn diff_dumps(
     );
     let (ours, theirs) = (ours?, theirs?);
     let matching = match_tasks(&ours, &theirs, match_options(dump, golden, options.other_dtypes, threads));
-    let rules = RuleTable::of(&options.rules, &ours);
+    let runs = Runs { ours, theirs, matching };
+    let Runs { ours, theirs, matching } = &runs;
+    let rules = RuleTable::of(&options.rules, ours);
     let rows = options.work.map(records, |record| {
         let place = ours.position(record.task_key());
         let other = place.and_then(|p| matching.partner[p]).map(|p| theirs.task(p));
         let partner = other.and_then(|t| t.argument(record.arg_index));
         let partner = partner.and_then(|a| a.captured(record.stage).copied());
-        let rule = rule_of_record(&rules, &ours, place, record);
-        let kernels = kernels(&ours, place);
+        let rule = rule_of_record(&rules, ours, place, record);
+        let kernels = kernels(ours, place);
         let Some(captured) = partner else {
             let outcome = Outcome::unknown(match other {
                 None => "its task has no partner",
@@ -152,6 +198,7 @@ pub fn diff_dumps(
                 rule,
                 outcome,
                 never_written: false,
+                unwritten: Unwritten::default(),
             });
         };
         let there = golden.record(captured.record)?;
@@ -162,16 +209,56 @@ pub fn diff_dumps(
                 compare(&sides.0, &sides.1, &rule, options.other_dtypes, Depth::Full)?
             }
         };
-        let never_written = match place.filter(|_| outcome.verdict == Verdict::Outside) {
-            Some(place) => is_never_written((dump, golden), (&ours, &theirs), &matching, place, record)?,
-            None => false,
+        let (outcome, unwritten) = match place.filter(|_| outcome.verdict == Verdict::Outside) {
+            Some(place) => {
+                let written = runs.as_written((dump, golden), place, (record, &there), &rule, options)?;
+                (written.0.unwrap_or(outcome), written.1)
+            }
+            None => (outcome, Unwritten::default()),
         };
-        let outcome = if never_written { Outcome::unknown(NEVER_WRITTEN) } else { outcome };
+        let never_written = unwritten.in_both == Share::All;
         let (partner, order) = (Some(Partner::Record(Box::new(there))), place.unwrap_or(usize::MAX));
-        Ok(DiffRow { record: *record, order, kernels, partner, rule, outcome, never_written })
+        Ok(DiffRow { record: *record, order, kernels, partner, rule, outcome, never_written, unwritten })
     })?;
-    let unmatched = lonely(&ours, &theirs, &matching, &rows);
-    Ok(Diff { rows, unmatched, arrays: None })
+    let unmatched = lonely(ours, theirs, matching, &rows);
+    Ok(Diff { rows, unmatched, arrays: None, runs: Some(Arc::new(runs)) })
+}
+
+impl Runs {
+    /// How a record that differs compares by what tasks made of it alone, where that is otherwise, and how much of what differs no task
+    /// wrote.
+    fn as_written(
+        &self,
+        (dump, golden): (&Dump, &Dump),
+        place: usize,
+        (record, there): (&Record, &Record),
+        rule: &Rule,
+        options: &DiffOptions<'_>,
+    ) -> Result<(Option<Outcome>, Unwritten), FormatError> {
+        let Runs { ours, theirs, matching } = self;
+        let nothing = Unwritten { in_both: Share::All, ..Unwritten::default() };
+        let not_judged = || (Some(Outcome::unknown(NEVER_WRITTEN)), nothing);
+        if is_never_written((dump, golden), (ours, theirs), matching, place, record)? {
+            return Ok(not_judged());
+        }
+        let Looked { unwritten, masked } = self.look(dump, golden, place, record)?;
+        if unwritten.in_both == Share::All {
+            return Ok(not_judged());
+        }
+        let Some(bytes) = masked else { return Ok((None, unwritten)) };
+        let sides = (Side::of_bytes(record.dtype, record.shape(), bytes), record_side(golden, there));
+        let outcome = compare(&sides.0, &sides.1, rule, options.other_dtypes, Depth::Full)?;
+        Ok(match outcome.verdict {
+            Verdict::Within => not_judged(),
+            Verdict::Outside | Verdict::Unknown => (Some(outcome), unwritten),
+        })
+    }
+
+    fn look(&self, dump: &Dump, golden: &Dump, place: usize, record: &Record) -> Result<Looked, FormatError> {
+        let Some(partner) = self.matching.partner[place] else { return Ok(Looked::default()) };
+        let what = (record.arg_index, record.stage);
+        look_at((dump, golden), (&self.ours, &self.theirs), (place, partner), what)
+    }
 }
 
 /// Why a record is not judged that differs.
@@ -277,7 +364,6 @@ pub fn diff_arrays(
         };
         let order = place.unwrap_or(usize::MAX);
         let record = *record;
-        let never_written = false;
         Ok::<DiffRow, AnalysisError>(DiffRow {
             record,
             order,
@@ -285,7 +371,8 @@ pub fn diff_arrays(
             partner,
             rule,
             outcome,
-            never_written,
+            never_written: false,
+            unwritten: Unwritten::default(),
         })
     })?;
     let missing = rows.iter().filter(|r| r.partner.is_none());
@@ -295,7 +382,7 @@ pub fn diff_arrays(
         reason: array.reason.clone(),
     });
     let unmatched = missing.chain(unused).collect();
-    Ok(Diff { rows, unmatched, arrays: Some(assigned) })
+    Ok(Diff { rows, unmatched, arrays: Some(assigned), runs: None })
 }
 
 /// A record of either kind; a scalar is a tensor without dimensions.

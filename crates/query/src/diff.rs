@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use tensortap::DumpStage;
+use tensortap::analysis::blame::Unwritten;
 use tensortap::analysis::diff::{Diff, DiffOptions, DiffRow};
 use tensortap::format::Dump;
 use tensortap::judge::{Detail, Evidence, Verdict};
@@ -22,8 +23,9 @@ pub struct DiffReport<'a> {
     pub golden: String,
     /// The comparison.
     pub diff: &'a Diff,
-    /// Where the errors of the worst records sit, by position in the dump.
-    pub details: HashMap<u64, Detail>,
+    /// Where the errors of the worst records sit, by position in the dump; `None` of those of which nothing but that no task wrote them is to
+    /// be said.
+    pub details: HashMap<u64, Option<Detail>>,
     /// Whether everything is as it should be.
     pub passes: bool,
     /// How the two runs differ before any record does.
@@ -39,12 +41,14 @@ pub fn details(
     diff: &Diff,
     sort: Sort,
     options: &DiffOptions<'_>,
-) -> Result<HashMap<u64, Detail>, QueryError> {
+) -> Result<HashMap<u64, Option<Detail>>, QueryError> {
     let mut details = HashMap::new();
     let failing = ranked(diff, sort).into_iter().filter(|row| row.outcome.verdict == Verdict::Outside);
     for row in failing.take(DETAILED) {
         let found = golden.detail(dump, diff, row, options)?;
-        details.extend(found.map(|detail| (row.record.index, detail)));
+        if found.is_some() || row.unwritten != Unwritten::default() {
+            details.insert(row.record.index, found);
+        }
     }
     Ok(details)
 }

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use serde_json::Value;
 use tensortap::DType;
-use tensortap::analysis::compare::record_side;
 use tensortap::analysis::diff::{Diff, DiffOptions, DiffRow, Partner, diff_arrays, diff_dumps, row_detail};
 use tensortap::format::{Dump, GoldenVerdict, Record, RunInfo};
 use tensortap::interchange::{InterchangeError, NamedArrays};
@@ -62,12 +61,12 @@ impl Golden {
         row: &DiffRow,
         options: &DiffOptions<'_>,
     ) -> Result<Option<Detail>, QueryError> {
-        let golden = match (self, &row.partner, &diff.arrays) {
-            (Golden::Dump(golden), Some(Partner::Record(theirs)), _) => Some(record_side(golden, theirs)),
-            (Golden::Files(files), _, Some(arrays)) => {
+        let golden = match (self, &diff.arrays) {
+            (Golden::Dump(golden), _) => return Ok(diff.detail(dump, golden, row, options)?),
+            (Golden::Files(files), Some(arrays)) => {
                 arrays.side(files, &row.record)?.map(|(_, golden)| golden)
             }
-            _ => None,
+            (Golden::Files(_), None) => None,
         };
         Ok(golden.map(|golden| row_detail(dump, row, &golden, options)).transpose()?.flatten())
     }

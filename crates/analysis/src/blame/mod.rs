@@ -20,6 +20,7 @@ pub(crate) use golden::match_options;
 pub use rerun::{Rerun, RerunTask, Rerunning};
 pub(crate) use rules::RuleTable;
 pub use stopped::{StopKind, Stopped, refusal};
+pub(crate) use unwritten::{Looked, look_at};
 pub use unwritten::{Share, Unwritten};
 pub use wiring::{OtherBuffer, Rewired, TakenView, WiringDifference};
 

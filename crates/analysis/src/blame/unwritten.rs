@@ -50,7 +50,7 @@ pub struct Unwritten {
 
 /// What a look at a record came to.
 #[derive(Default)]
-pub(super) struct Looked {
+pub(crate) struct Looked {
     pub unwritten: Unwritten,
     /// What the record holds, with the golden's content where neither run wrote any.
     pub masked: Option<Vec<u8>>,
@@ -79,14 +79,26 @@ impl Untouched {
 /// A file cannot be read.
 pub(super) fn look(
     blame: &Blame,
-    (dump, golden): (&Dump, &Dump),
+    dumps: (&Dump, &Dump),
     task: usize,
     compared: &ComparedArg,
 ) -> Result<Looked, FormatError> {
-    let (arg_index, stage) = (compared.arg_index, compared.stage);
     let partner = blame.matching.partner[task].zip(blame.golden.as_ref());
     let Some((partner, theirs)) = partner else { return Ok(Looked::default()) };
-    let here = untouched(dump, &blame.graph, (task, arg_index), stage)?;
+    look_at(dumps, (&blame.graph, theirs), (task, partner), (compared.arg_index, compared.stage))
+}
+
+/// The same of an argument of two tasks that are partners.
+///
+/// # Errors
+/// A file cannot be read.
+pub(crate) fn look_at(
+    (dump, golden): (&Dump, &Dump),
+    (graph, theirs): (&TaskGraph, &TaskGraph),
+    (task, partner): (usize, usize),
+    (arg_index, stage): (u16, DumpStage),
+) -> Result<Looked, FormatError> {
+    let here = untouched(dump, graph, (task, arg_index), stage)?;
     let there = untouched(golden, theirs, (partner, arg_index), stage)?;
     let of =
         |in_both, here, in_golden| Looked { unwritten: Unwritten { in_both, here, in_golden }, masked: None };
@@ -97,8 +109,7 @@ pub(super) fn look(
         (Untouched::Nothing, Untouched::All) => return Ok(of(Share::None, false, true)),
         _ => {}
     }
-    let (ours, other) =
-        (blame.graph.task(task).argument(arg_index), theirs.task(partner).argument(arg_index));
+    let (ours, other) = (graph.task(task).argument(arg_index), theirs.task(partner).argument(arg_index));
     let Some((ours, other)) = ours.zip(other) else { return Ok(Looked::default()) };
     let contents = (content(dump, ours, stage)?, content(golden, other, stage)?);
     let (Some(ours_bytes), Some(their_bytes)) = contents else { return Ok(Looked::default()) };
@@ -189,6 +200,10 @@ fn but_changed(dump: &Dump, changed: &[Argument<'_>]) -> Result<Untouched, Forma
             return Ok(Untouched::Nothing);
         }
         mask.iter_mut().zip(before.iter().zip(&after)).for_each(|(mask, (old, new))| *mask &= old == new);
+        // Mostly one task writes all of it, and those before it need not be read.
+        if !mask.contains(&true) {
+            return Ok(Untouched::Nothing);
+        }
     }
     Ok(mask.map_or(Untouched::All, Untouched::Bytes))
 }

@@ -6,8 +6,8 @@ use serde_json::Value;
 use tensortap::abi::MemorySpace;
 
 use crate::blame::{blamed_runs, first};
-use crate::call;
 use crate::program::{Program, Range, on};
+use crate::{call, document};
 
 const N: usize = 64;
 
@@ -112,4 +112,43 @@ fn a_task_is_shown_with_the_same_words() {
     let before = "not as in the golden: memory that no recorded task wrote, in either run";
     let after = "not as in the golden: 1 of 64 elements outside";
     assert!(text.contains(before) && text.contains(after), "{text}");
+}
+
+/// What `diff` says of a run beside another: the records that it lists outside their rules, and the text.
+fn differing(made: Made, golden: Made) -> (Vec<Value>, Value, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let (one, two) = (run(&dir.path().join("one"), made), run(&dir.path().join("two"), golden));
+    let line = ["diff", one.to_str().unwrap(), two.to_str().unwrap()];
+    let (_, text) = call(dir.path(), &line);
+    let document = document(dir.path(), &line);
+    let rows = document["records"].as_array().unwrap().iter().filter(|row| row["verdict"] == "fail");
+    (rows.cloned().collect(), document, text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+#[test]
+fn diff_shows_the_element_that_is_wrong_and_not_what_lay_beside_it() {
+    let (outside, document, text) = differing(Made { garbage: 77, wrong: true, ..RIGHT }, RIGHT);
+    let [part] = &outside[..] else { panic!("one record is wrong: {text}") };
+    assert_eq!((&part["failing"], &part["elements"]), (&1.into(), &64.into()), "{part:#}");
+    assert_eq!(part["max_abs_err"], 1.0);
+    assert_eq!(part["never_written"]["in_both"], "some", "{part:#}");
+    let worst = part["detail"]["worst"].as_array().unwrap();
+    let places = worst.iter().filter(|worst| worst["error"] != 0.0).map(|worst| &worst["coordinate"][0]);
+    assert_eq!(places.collect::<Vec<_>>(), [5], "{part:#}");
+    assert!(text.contains("left out: 32 elements that no recorded task wrote, in either run"), "{text}");
+    assert_eq!(document["never_written"], 1, "before the launch: {text}");
+}
+
+#[test]
+fn diff_says_of_what_should_have_been_written_or_not_that_it_was_not() {
+    let here = "memory that no recorded task wrote: what lay there, and no value that was made";
+    let (outside, _, text) = differing(Made { is_filled: false, garbage: 77, ..RIGHT }, RIGHT);
+    let before = |rows: &[Value]| rows.iter().find(|row| row["stage"] == "before_dispatch").cloned().unwrap();
+    assert_eq!(before(&outside)["never_written"]["here"], true, "{text}");
+    assert_eq!(before(&outside)["detail"], Value::Null, "no value that lay there is shown");
+    assert!(text.contains(here), "{text}");
+    let there = "in the golden no recorded task wrote it: what it should be is not known";
+    let (outside, _, text) = differing(RIGHT, Made { is_filled: false, ..RIGHT });
+    assert_eq!(before(&outside)["never_written"]["in_golden"], true, "{text}");
+    assert!(text.contains(there), "{text}");
 }

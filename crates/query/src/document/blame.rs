@@ -5,19 +5,20 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tensortap::analysis::blame::{
-    Blame, ComparedArg, Rewired, Share, StopKind, Stopped, TakenView, Unwritten, WiringDifference,
+    Blame, ComparedArg, Rewired, StopKind, Stopped, TakenView, WiringDifference,
 };
 use tensortap::analysis::graph::OutputRef;
 use tensortap::analysis::labels::{Label, LikelyRace, RaceKind};
 use tensortap::format::Task;
 use tensortap::{DumpStage, GoldenVerdict, TaskId};
 
-use super::compare::{DetailDocument, Measures, detail_document, measures, verdict_word};
+use super::compare::{
+    DetailDocument, Measures, NeverWrittenDocument, detail_document, measures, never_written, verdict_word,
+};
 use super::replay::GivenDocument;
 use super::task::launch_document;
 use crate::blame::{BlameReport, Culprit, Listing, Next, Outside};
 use crate::blame_words::{likely_words, stopped_words};
-use crate::compare_words::{evidence_written, unwritten_lines};
 use crate::kind_words::KindDocument;
 use crate::wiring_words::wiring_words;
 
@@ -166,18 +167,6 @@ struct CulpritRecord {
 }
 
 #[derive(Serialize)]
-struct NeverWrittenDocument {
-    /// Elements of which that is so in both runs: `none`, `some`, `all`. They are left out of detail and kind.
-    in_both: &'static str,
-    /// Whether all others are of it in the dump, and were written in the golden.
-    here: bool,
-    /// Whether all others are of it in the golden, and were written in the dump: what they should be is not known.
-    in_golden: bool,
-    /// The same as a person reads it, line by line.
-    words: Vec<String>,
-}
-
-#[derive(Serialize)]
 struct UnmatchedDocument {
     side: &'static str,
     /// Null of an array.
@@ -305,7 +294,7 @@ fn culprit(report: &BlameReport<'_>, culprit: &Culprit) -> CulpritDocument {
         arg_index: compared.arg_index,
         detail: detail.as_ref().map(detail_document),
         kind: kind.as_ref().map(|kind| KindDocument::of(&report.blame.graph, kind)),
-        never_written: never_written(compared, unwritten),
+        never_written: never_written(&compared.outcome, unwritten),
     });
     let task = task_id(culprit.place);
     let (replay, no_replay) = match report.next_as(culprit.place, &task) {
@@ -321,22 +310,6 @@ fn culprit(report: &BlameReport<'_>, culprit: &Culprit) -> CulpritDocument {
         step: report.blame.graph.task(culprit.place).step,
         task_id: task,
     }
-}
-
-fn never_written(compared: &ComparedArg, unwritten: &Unwritten) -> Option<NeverWrittenDocument> {
-    let all = (unwritten.in_both == Share::All).then(|| evidence_written(&compared.outcome, unwritten));
-    let words = all.into_iter().chain(unwritten_lines(unwritten)).collect();
-    let Unwritten { in_both, here, in_golden } = *unwritten;
-    (*unwritten != Unwritten::default()).then_some(NeverWrittenDocument {
-        in_both: match in_both {
-            Share::None => "none",
-            Share::Some(_) => "some",
-            Share::All => "all",
-        },
-        here,
-        in_golden,
-        words,
-    })
 }
 
 /// One difference; tasks by their ids, each in its own dump.

@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 use serde_json::Value as Json;
+use tensortap::analysis::blame::{Share, Unwritten};
 use tensortap::judge::{Detail, Evidence, Metrics, Outcome, Predicate, Rule, Verdict, Worst};
 use tensortap::values::Value;
 
-use crate::compare_words::scalars;
+use crate::compare_words::{evidence_written, scalars, unwritten_lines};
 use crate::number::{json_float, json_optional_float};
 
 /// A verdict about a record.
@@ -36,6 +37,36 @@ pub fn outcome_reason(outcome: &Outcome) -> Option<String> {
         Evidence::Scalar(dtype, ours, theirs) => Some(scalars(*dtype, *ours, *theirs)),
         _ => outcome.reason().map(String::from),
     }
+}
+
+/// How much of what differs is memory that no recorded task wrote.
+#[derive(Serialize)]
+pub struct NeverWrittenDocument {
+    /// Elements of which that is so in both runs: `none`, `some`, `all`. They are left out of what is measured and shown.
+    in_both: &'static str,
+    /// Whether all others are of it in the dump, and were written in the golden.
+    here: bool,
+    /// Whether all others are of it in the golden, and were written in the dump: what they should be is not known.
+    in_golden: bool,
+    /// The same as a person reads it, line by line.
+    words: Vec<String>,
+}
+
+/// How much of what differs no recorded task wrote; `None` where that is nothing.
+pub fn never_written(outcome: &Outcome, unwritten: &Unwritten) -> Option<NeverWrittenDocument> {
+    let all = (unwritten.in_both == Share::All).then(|| evidence_written(outcome, unwritten));
+    let words = all.into_iter().chain(unwritten_lines(unwritten)).collect();
+    let Unwritten { in_both, here, in_golden } = *unwritten;
+    (*unwritten != Unwritten::default()).then_some(NeverWrittenDocument {
+        in_both: match in_both {
+            Share::None => "none",
+            Share::Some(_) => "some",
+            Share::All => "all",
+        },
+        here,
+        in_golden,
+        words,
+    })
 }
 
 /// What was measured, as far as it was.

@@ -7,7 +7,9 @@ use tensortap::analysis::outputs::{OutputDiff, OutputRow};
 use tensortap::analysis::repeat::RepeatCheck;
 use tensortap::format::{Dump, Names, role_name};
 
-use super::compare::{DetailDocument, Measures, detail_document, measures, verdict_word};
+use super::compare::{
+    DetailDocument, Measures, NeverWrittenDocument, detail_document, measures, never_written, verdict_word,
+};
 use crate::diff::DiffReport;
 
 /// One comparison.
@@ -56,6 +58,9 @@ struct RowDocument {
     /// Where errors sit, of the worst records.
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<DetailDocument>,
+    /// How much of what differs is memory that no recorded task wrote, where some is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    never_written: Option<NeverWrittenDocument>,
 }
 
 #[derive(Serialize)]
@@ -129,7 +134,8 @@ fn row(report: &DiffReport<'_>, row: &DiffRow) -> RowDocument {
             }
         }),
         measures: measures(&row.outcome, &row.rule),
-        detail: report.details.get(&record.index).map(detail_document),
+        detail: report.details.get(&record.index).and_then(Option::as_ref).map(detail_document),
+        never_written: never_written(&row.outcome, &row.unwritten),
     }
 }
 

@@ -11,7 +11,7 @@ use super::Report;
 use crate::fit::Fit;
 use crate::output;
 use crate::stream_table::{StreamTable, column};
-use tensortap_query::compare_words::detail_lines;
+use tensortap_query::compare_words::{detail_lines, unwritten_lines};
 use tensortap_query::diff::{DiffReport, ranked};
 use tensortap_query::fields::{Cells, DIFF, Row, fields};
 use tensortap_query::number::{counted, counted_in, grouped};
@@ -86,7 +86,8 @@ fn write_details(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()>
     for row in ranked(report.diff.diff, report.sort) {
         let Some(detail) = report.diff.details.get(&row.record.index) else { continue };
         writeln!(out, "\n{}", record_name(&row.record))?;
-        for line in detail_lines(detail) {
+        let lines = unwritten_lines(&row.unwritten).into_iter().chain(detail.iter().flat_map(detail_lines));
+        for line in lines {
             writeln!(out, "  {line}")?;
         }
     }
