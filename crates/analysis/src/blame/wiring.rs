@@ -176,7 +176,10 @@ fn lost_order(
                 continue;
             };
             match partner_here[from] {
-                Some(ours) if !seen.order().is_before(ours, task) => lost.push(ours),
+                // What is not known to be before may be, where the order of the later one is not known.
+                Some(ours) if !seen.order().is_before(ours, task) && !seen.order().is_unknown(task) => {
+                    lost.push(ours)
+                }
                 Some(_) => {}
                 None if walked.len() <= MOST_WALKED => open.push(from),
                 None => {}

@@ -110,7 +110,8 @@ fn what_a_launch_did_not_leave_is_named_and_on_another_device_a_rule_decides() {
         matches!(&other.tasks[0].outcome, Outcome::Refused(why) if why.contains("no OpenCL device here but"))
     );
     let unknown = ReplayConfig { launch_device: LaunchDevice::Named("no such".into()), ..here.config() };
-    let unknown = tensortap::replay(&unknown).err().expect("there is none").to_string();
+    let Err(unknown) = tensortap::replay(&unknown) else { panic!("there is no such device") };
+    let unknown = unknown.to_string();
     assert!(unknown.contains("no OpenCL device `no such`") && unknown.contains(&device), "{unknown}");
     // Without a golden: each launch is held against another device.
     let (code, said, stderr) = call(elsewhere.folder.path(), &["blame", "dump", "--reference"]);
