@@ -112,7 +112,7 @@ pub struct HowArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     dump_arena: Option<u64>,
 
-    /// Record buffers per thread [default: 8]
+    /// Record buffers per thread [default: 8, more for a large arena]
     #[arg(long, value_name = "N", value_parser = whole(DumpConfig::BUFFERS))]
     dump_buffers: Option<u32>,
 
@@ -172,8 +172,9 @@ impl HowArgs {
         config.liveness =
             self.dump_liveness.map_or(config.liveness, |Limit(limit)| limit.unwrap_or(Duration::ZERO));
         config.arena_bytes = self.dump_arena.unwrap_or(config.arena_bytes);
-        config.buffers = self.dump_buffers.unwrap_or(config.buffers);
         config.records = self.dump_records.unwrap_or(config.records);
+        let usual = config.buffers.max(DumpConfig::buffers_for(config.arena_bytes, config.records));
+        config.buffers = self.dump_buffers.unwrap_or(usual);
     }
 
     /// The options that were given. Names every field, so that a new option cannot be forgotten.

@@ -47,6 +47,8 @@ pub struct Contents {
     pub wants_payloads: bool,
     /// Whether the device may take content for stored: not where equal content is stored more than once.
     compares: bool,
+    /// Whether a side may let the next begin beside it: not where filters leave launches out, which may ask for that and then run beside it.
+    lets_next: bool,
     contexts: Mutex<ByNumber<usize, Context>>,
     /// Whether there is more than one context.
     has_several: Flag,
@@ -84,11 +86,12 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const STUCK: Duration = Duration::from_secs(5);
 
 impl Contents {
-    /// Nothing yet: whether payloads are wanted, and whether what is stored is left out.
-    pub fn new(wants_payloads: bool, compares: bool) -> Contents {
+    /// Nothing yet: whether payloads are wanted, whether what is stored is left out, and whether every launch is looked at.
+    pub fn new(wants_payloads: bool, compares: bool, sees_all: bool) -> Contents {
         Contents {
             wants_payloads,
             compares,
+            lets_next: sees_all,
             contexts: Mutex::default(),
             has_several: Flag::new(),
             passed_by: Counter::new(),

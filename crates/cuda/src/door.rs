@@ -143,7 +143,11 @@ impl Door {
         let level = attached.session().level().unwrap_or(DumpLevel::Full);
         Some(DOOR.get_or_init(|| Door {
             driver,
-            contents: Contents::new(level == DumpLevel::Full, attached.leaves_out_stored()),
+            contents: Contents::new(
+                level == DumpLevel::Full,
+                attached.leaves_out_stored(),
+                attached.session().wants_all_tasks().unwrap_or(false),
+            ),
             attached,
             state: Mutex::default(),
             pool: OnceLock::new(),

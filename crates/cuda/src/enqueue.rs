@@ -40,8 +40,6 @@ pub struct Begun {
     on_device: Option<Arc<Device>>,
     name: &'static str,
     kernel: Option<Arc<KernelFacts>>,
-    /// Whether the device looks at its ranges right before it.
-    was_looked_at: bool,
 }
 
 impl Begun {
@@ -78,31 +76,21 @@ impl Begun {
         let on_device = device.filter(|_| content::are_on(door, taken.stream.device, ranges));
         let shared = Shared::new(Command::new(task, Arc::clone(ranges)), Arc::clone(&subject));
         let blocks = place.blocks;
-        let mut begun = Begun {
-            shared,
-            mark,
-            target,
-            is_filtered,
-            blocks,
-            taken,
-            subject,
-            on_device,
-            name,
-            kernel,
-            was_looked_at: false,
-        };
-        begun.was_looked_at = begun.before(door);
+        let begun =
+            Begun { shared, mark, target, is_filtered, blocks, taken, subject, on_device, name, kernel };
+        begun.before(door);
         Some(begun)
     }
 
-    /// What is done before the call runs; whether something of ours is in the stream right before it.
-    fn before(&self, door: &Door) -> bool {
+    /// What is done before the call runs.
+    fn before(&self, door: &Door) {
         if self.is_filtered {
-            return false;
+            return;
         }
         if self.on_device.is_some() {
             // Who records what the device finds records what is known as well, for that takes time.
-            return self.look(door, DumpStage::BeforeDispatch).is_some();
+            self.look(door, DumpStage::BeforeDispatch);
+            return;
         }
         let sees_anything = {
             let mut running = self.running();
@@ -112,7 +100,6 @@ impl Begun {
         if sees_anything {
             self.probe(door, DumpStage::BeforeDispatch);
         }
-        false
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {
@@ -124,10 +111,7 @@ impl Begun {
         let device = self.on_device.as_ref()?;
         let seen = self.subject.sight(&door.contents, device, stage)?.and_then(|sight| {
             let (target, shared) = (self.target, &self.shared);
-            let is_launch = self.kernel.is_some() && self.was_looked_at;
-            let is_behind_launch = is_launch && stage == DumpStage::AfterCompletion;
-            let asked = Asked { device, target, shared, stage, sight, is_behind_launch };
-            content::enqueue(door, &self.taken, asked)
+            content::enqueue(door, &self.taken, Asked { device, target, shared, stage, sight })
         });
         match seen {
             Ok(seen) => Some(seen),

@@ -69,8 +69,6 @@ pub const CHUNK_BYTES: u64 = 64 << 10;
 pub const ORDER_BESIDE: u32 = 1;
 /// It lets the next begin beside it, if that asks for it.
 pub const ORDER_LETS_NEXT: u32 = 2;
-/// It waits for the one before it when it has begun: what a device does to begin is done by then.
-pub const ORDER_BEHIND: u32 = 4;
 
 /// What a launch of CUDA is given: ranges, memory to work in, and where findings go, which may be memory of the host. All by address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]

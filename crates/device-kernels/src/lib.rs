@@ -34,8 +34,8 @@ mod result;
 pub use build::Build;
 pub use decide::{Decision, StoredHashes};
 pub use layout::{
-    CHUNK_BYTES, FEW, Keeping, Kept, MANY, Many, ORDER_BEHIND, ORDER_BESIDE, ORDER_LETS_NEXT, Part, Range,
-    RangeResult, Side,
+    CHUNK_BYTES, FEW, Keeping, Kept, MANY, Many, ORDER_BESIDE, ORDER_LETS_NEXT, Part, Range, RangeResult,
+    Side,
 };
 pub use plan::{BUFFERS, BUNDLE_BYTES, Hashing, MAX_RANGE_BYTES, Measured, Plan, PlanError, Scratch, Source};
 pub use ptx::{Code, PTX, PTX_ARCHITECTURE, ptx_origin};

@@ -80,7 +80,7 @@ mod tests {
             let count = |word: &str| kernel.matches(word).count();
             let name = kernel.lines().next();
             assert_eq!(count("griddepcontrol.launch_dependents;"), 1, "{name:?}");
-            assert!(count("griddepcontrol.wait;") >= 2, "{name:?}");
+            assert!(count("griddepcontrol.wait;") >= 1, "{name:?}");
         }
         assert_eq!(kernels.len(), 5);
     }

@@ -97,6 +97,15 @@ impl Session {
         Ok(self.core.region().level())
     }
 
+    /// Whether filters let every task pass.
+    ///
+    /// # Errors
+    /// In a process that was forked.
+    pub fn wants_all_tasks(&self) -> Result<bool, RecordError> {
+        self.core.check()?;
+        Ok(self.core.region().wants_all_tasks())
+    }
+
     /// Whether a filter lets an argument pass at a stage, of a task that it lets pass.
     ///
     /// # Errors

@@ -50,6 +50,12 @@ impl Rules {
         has_bit(self.filter.stages, u32::from(stage as u8)) && has_bit(self.filter.args, arg_index.into())
     }
 
+    /// Whether the filter lets every task pass.
+    pub fn passes_all_tasks(&self) -> bool {
+        let DumpFilter { task_ranges, funcs, first_tasks, .. } = &self.filter;
+        *task_ranges == 0 && *funcs == DumpFilter::ALL.funcs && *first_tasks == u64::MAX
+    }
+
     /// Whether the filter lets a task pass, apart from how many tasks passed before.
     #[inline]
     pub fn passes_task(&self, task_id: u64, func_ids: &[u32; SLOTS_PER_TASK]) -> bool {

@@ -89,6 +89,11 @@ impl<'m> Region<'m> {
         self.rules.level
     }
 
+    /// Whether the filter lets every task pass.
+    pub fn wants_all_tasks(&self) -> bool {
+        self.rules.passes_all_tasks()
+    }
+
     /// Whether the filter lets an argument pass at a stage, of a task that it lets pass.
     pub fn wants_argument(&self, stage: DumpStage, arg_index: u16) -> bool {
         self.rules.passes_arg(stage, arg_index)

@@ -92,6 +92,20 @@ impl DumpConfig {
     /// Records that a buffer can hold.
     pub const RECORDS: RangeInclusive<u32> = 1..=1 << 20;
 
+    /// Buffers of so many records that an arena needs: a place for every 64 KiB of it. What comes in bursts is mostly content that is stored already, and takes places
+    /// alone; without them the arena would stay empty while a thread waits.
+    ///
+    /// ```
+    /// use tensortap::DumpConfig;
+    /// assert_eq!(DumpConfig::buffers_for(64 << 20, 4096), 2);
+    /// assert_eq!(DumpConfig::buffers_for(1 << 30, 256), 64);
+    /// assert_eq!(DumpConfig::buffers_for(1 << 40, 1), 1024);
+    /// ```
+    pub fn buffers_for(arena_bytes: u64, records: u32) -> u32 {
+        let buffers = (arena_bytes >> 16) / u64::from(records.max(1));
+        u32::try_from(buffers).unwrap_or(u32::MAX).clamp(*Self::BUFFERS.start(), *Self::BUFFERS.end())
+    }
+
     /// Everything at this level, everything else at its default.
     pub fn new(level: DumpLevel) -> DumpConfig {
         DumpConfig {

@@ -434,15 +434,13 @@ static void submit_ours(CUstream handle, const struct our_launch *ours) {
   struct stream *stream = stream_of(handle);
   const void *beside = stream->beside;
   if (order && !overlaps()) fail("this device overlaps no launches");
-  if (is_early != ((order & (OUR_BESIDE | OUR_BEHIND)) != 0)) fail("a launch begins early and does not say so, or says so and does not");
-  if ((order & OUR_BESIDE) && order != OUR_BESIDE) fail("three launches run beside one another, or one waits for what it runs beside");
-  if ((order & OUR_BESIDE) && !beside) fail("a launch begins early behind one that is not the library's");
-  if ((order & OUR_BEHIND) && (stream->kind != LAUNCH || stream->kind_before != OURS)) fail("a launch waits for what is no launch, or may not have waited itself");
+  if (is_early != (order & OUR_BESIDE)) fail("a launch begins early and does not say so, or says so and does not");
+  if (order == (OUR_BESIDE | OUR_LETS_NEXT)) fail("three launches run beside one another");
+  if (is_early && !beside) fail("a launch begins early behind one that is not the library's");
   int is_over = __atomic_load_n(&is_done[stream->ticket % MOST_TICKETS], __ATOMIC_ACQUIRE);
-  if ((order & OUR_BESIDE) && beside == side->finished && !is_over) fail("two launches that run at a time work in the same memory");
-  early_launches += (order & OUR_BESIDE) != 0;
+  if (is_early && beside == side->finished && !is_over) fail("two launches that run at a time work in the same memory");
+  early_launches += is_early;
   submit(handle, run_our_launch, ours, sizeof *ours);
-  stream->kind = OURS;
   if (order & OUR_LETS_NEXT) stream->beside = side->finished, stream->ticket = side->ticket;
 }
 
@@ -467,7 +465,6 @@ static CUresult launch(struct kernel *kernel, CUstream stream, struct spread spr
   }
   load(kernel);
   submit(stream, run_launch, &launch, sizeof launch);
-  stream_of(stream)->kind = LAUNCH;
   return SUCCESS;
 }
 

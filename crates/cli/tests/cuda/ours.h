@@ -133,7 +133,7 @@ static hash128 content_hash(const uint8_t *in, uint64_t size) {
 
 // ---------------------------------------------------------------- what a launch is given
 
-enum { OUR_BESIDE = 1, OUR_LETS_NEXT = 2, OUR_BEHIND = 4 };
+enum { OUR_BESIDE = 1, OUR_LETS_NEXT = 2 };
 enum { OUR_FEW = 16, OUR_MANY = 80, OUR_UINT8 = 16, OUR_CHUNK = 65536, STORED = 0, NEW = 1, NEW_UNKEPT = 2, UNDECIDED = 3 };
 struct our_range {
   uint64_t address, bytes;

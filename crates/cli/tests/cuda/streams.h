@@ -42,8 +42,6 @@ struct stream {
   // What the last thing in it works in, if that is a launch which lets the next begin beside it, and its ticket.
   const void *beside;
   uint64_t ticket;
-  // What the last two things are.
-  enum { OTHER, OURS, LAUNCH } kind, kind_before;
 };
 
 struct event {
@@ -131,7 +129,7 @@ static uint64_t submit_waiting(CUstream handle, void (*run)(void *), const void 
   else stream->first = op;
   stream->last = op;
   uint64_t number = ++stream->submitted;
-  stream->beside = NULL, stream->kind_before = stream->kind, stream->kind = OTHER;
+  stream->beside = NULL;
   pthread_cond_broadcast(&changed);
   pthread_mutex_unlock(&lock);
   return number;

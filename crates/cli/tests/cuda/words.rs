@@ -221,7 +221,7 @@ fn launches_that_a_filter_leaves_out_are_counted_and_what_is_behind_them_stands_
 }
 
 #[test]
-fn nothing_of_ours_begins_beside_a_launch_that_a_filter_leaves_out_or_behind_a_wait() {
+fn ours_begins_beside_ours_alone_and_lets_nothing_begin_beside_it_where_filters_leave_launches_out() {
     let bench = Bench::new();
     let run = |name: &str, plan: &str, options: &str| {
         let mut command = bench.program(plan, Some((name, options)));
@@ -230,10 +230,14 @@ fn nothing_of_ours_begins_beside_a_launch_that_a_filter_leaves_out_or_behind_a_w
         crate::truth::early_launches(&output)
     };
     let begin = "stream 1 1\nstream 2 1\nalloc 0 3000\nalloc 1 3000\nput 1 0 0 1 9 0\n";
-    let hash = "--dump-tensor=hash --dump-func put";
-    assert_eq!(run("next", &format!("{begin}put 1 0 0 2 9 0\n"), hash), 1);
-    // The driver of these tests fails where one begins beside the launch between.
-    assert_eq!(run("left_out", &format!("{begin}mix 1 0 0 1 0 2 9 0\nput 1 0 0 2 9 0\n"), hash), 0);
+    let hash = "--dump-tensor=hash";
+    let next = format!("{begin}put 1 0 0 2 9 0\n");
+    assert_eq!(run("next", &next, hash), 1);
+    assert_eq!(run("filtered", &next, "--dump-tensor=hash --dump-func put"), 0);
+    assert_eq!(run("first", &next, "--dump-tensor=hash --dump-first 5"), 0);
+    assert_eq!(run("argument", &next, "--dump-tensor=hash --dump-arg 0"), 1);
+    // The driver of these tests fails where one begins beside a launch of the program's.
+    assert_eq!(run("gate", &format!("{begin}gate 1\nopen 0\nput 1 0 0 2 9 0\n"), hash), 0);
     let waits = format!("{begin}put 2 1 0 1 9 0\nrecord 2 0\nwait 1 0\nput 1 0 0 2 9 0\n");
     assert_eq!(run("waits", &waits, hash), 0);
     assert_eq!(run("other_stream", &format!("{begin}put 2 1 0 2 9 0\nput 1 0 0 3 9 0\n"), hash), 1);

@@ -64,7 +64,7 @@ pub struct Device {
     /// What is added to an address of findings so that the device finds them.
     pub findings_at: u64,
     /// Whether a launch may begin while the one before it in its stream runs, if both say so.
-    pub overlaps: bool,
+    overlaps: bool,
     /// Memory that launches work in: leaf hashes, sums, parts, gates.
     scratch: [u64; 4],
     /// Its bundles.
@@ -188,6 +188,11 @@ impl Device {
         let Some((at, mask)) = self.stored else { return SUCCESS };
         // SAFETY: the whole set, which is ours. Whoever inserts meanwhile leaves words that are no hash, or content that is stored.
         unsafe { driver.fill(at, 0, (u64::from(mask) + 1) * 4, self.copies) }
+    }
+
+    /// Whether sides may overlap: where content is kept, what is new has to be decided first.
+    pub fn overlaps_sides(&self) -> bool {
+        self.overlaps && self.ring.is_none()
     }
 
     /// A kernel that hashes.

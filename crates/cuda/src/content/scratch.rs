@@ -15,8 +15,8 @@ use super::{NotSeen, device::Device};
 /// What a stream has of a device while sides of it are under way.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    /// What sides before commands work in, and what sides behind. Those come one after the other, but one before a command may run beside the one behind the
-    /// command before.
+    /// What sides before commands work in, and what sides behind, where one before a command may run beside the one behind the command before; otherwise they come
+    /// one after the other, and all work in the first.
     held: [Weak<Held>; 2],
     /// Where the last thing in the stream is a side that lets the next begin beside it: how many calls had [passed by](super::Contents::passes_by).
     pub lets_next: Option<u64>,
@@ -71,7 +71,8 @@ pub fn hold(
     stage: DumpStage,
     bundles: u64,
 ) -> Result<Arc<Held>, NotSeen> {
-    let place = &mut scratch.held[usize::from(stage == DumpStage::AfterCompletion)];
+    let is_apart = device.overlaps_sides() && stage == DumpStage::AfterCompletion;
+    let place = &mut scratch.held[usize::from(is_apart)];
     let fits = |held: &Arc<Held>| Arc::ptr_eq(&held.device, device) && held.bundles.bytes >= bundles;
     if let Some(held) = place.upgrade().filter(fits) {
         return Ok(held);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tensortap_device_kernels::{
-    Build, FEW, Hashing, Keeping, Kept, MANY, Many, Measured, ORDER_BEHIND, ORDER_BESIDE, ORDER_LETS_NEXT,
-    Plan, Range as DeviceRange, Side, Source,
+    Build, FEW, Hashing, Keeping, Kept, MANY, Many, Measured, ORDER_BESIDE, ORDER_LETS_NEXT, Plan,
+    Range as DeviceRange, Side, Source,
 };
 use tensortap_queue::{Range, Room, Rooms};
 use tensortap_record::{DType, DumpStage, MemorySpace, UncapturedReason};
@@ -113,8 +113,6 @@ pub struct Asked<'a> {
     pub stage: DumpStage,
     /// How it is looked at.
     pub sight: Arc<Sight>,
-    /// Whether a launch is right before it in the stream, and something of ours before that.
-    pub is_behind_launch: bool,
 }
 
 /// Puts the kernels of a side into its stream, and hands it to whoever records it. The stream is the caller's alone meanwhile.
@@ -122,7 +120,7 @@ pub struct Asked<'a> {
 /// # Errors
 /// When nothing of it will be told.
 pub fn enqueue(door: &Door, taken: &Taken, asked: Asked<'_>) -> Result<Seen, NotSeen> {
-    let Asked { device, target, shared, stage, sight, is_behind_launch } = asked;
+    let Asked { device, target, shared, stage, sight } = asked;
     let (contents, line) = (&door.contents, taken.stream.line);
     let held = hold(device, &mut taken.scratch(), stage, sight.bundles)?;
     let (room, start) = room_for(contents, sight.findings())?;
@@ -131,7 +129,7 @@ pub fn enqueue(door: &Door, taken: &Taken, asked: Asked<'_>) -> Result<Seen, Not
     word_at(start).set(0);
     let base = (start as u64).wrapping_add(device.findings_at);
     let mut side = side(device, held.bundles, (base, sight.findings() as u64));
-    side.order = order(contents, device, taken, (stage, &sight, is_behind_launch));
+    side.order = order(contents, device, taken, (stage, &sight));
     let working = Working::of(held);
     let status = put(door, device, target.stream, &sight.launches, &side, &kept, (base, ticket));
     if status != SUCCESS {
@@ -150,21 +148,15 @@ pub fn enqueue(door: &Door, taken: &Taken, asked: Asked<'_>) -> Result<Seen, Not
 ///
 /// What is behind one command is looked at while what is before the next is: nothing of the program's runs between the two. What is before a command lets nothing
 /// begin beside it, so a launch of the program's never runs beside it, whatever it asks for; and it begins beside nothing but ours, for launches of the program's
-/// may let others begin before they are done. What is behind a launch begins before that is done and waits for it; as that has waited for ours, all before it
-/// is done by then.
-fn order(
-    contents: &Contents,
-    device: &Device,
-    taken: &Taken,
-    (stage, sight, is_behind_launch): (DumpStage, &Sight, bool),
-) -> u32 {
-    if !device.overlaps || device.ring.is_some() || sight.launches.len() != 1 {
+/// may let others begin before they are done. Nor does what is behind a launch begin before that is done and wait for it, which would save some more: its groups
+/// would take the place of others that the launch may be waiting for.
+fn order(contents: &Contents, device: &Device, taken: &Taken, (stage, sight): (DumpStage, &Sight)) -> u32 {
+    if !device.overlaps_sides() || !contents.lets_next || sight.launches.len() != 1 {
         return 0;
     }
     match stage {
         DumpStage::BeforeDispatch if taken.lets_next == Some(contents.passed_by.count()) => ORDER_BESIDE,
         DumpStage::BeforeDispatch => 0,
-        DumpStage::AfterCompletion if is_behind_launch => ORDER_BEHIND | ORDER_LETS_NEXT,
         DumpStage::AfterCompletion => ORDER_LETS_NEXT,
     }
 }
@@ -299,12 +291,15 @@ fn launch(
             *to = DeviceRange { slot, decided: is_kept(place).into(), ..*range };
         }
     };
-    let (kernel, is_early) = (device.kernel(hashing), side.order & (ORDER_BESIDE | ORDER_BEHIND) != 0);
-    let launch = |given: &[u8]| match is_early {
-        // SAFETY: as below; what runs beside it is ours and reads what it reads, or it waits.
-        true => unsafe { door.driver.launch_early(kernel, groups, stream, given) },
+    let (kernel, is_beside) = (device.kernel(hashing), side.order & ORDER_BESIDE != 0);
+    let launch = |given: &[u8]| {
+        // SAFETY: as below; what runs beside it is ours, and reads what it reads.
+        if is_beside && unsafe { door.driver.launch_early(kernel, groups, stream, given) } == SUCCESS {
+            return SUCCESS;
+        }
+        // Where a driver does not take it so it stands behind all before it, and has nothing to wait for.
         // SAFETY: the kernel takes what is given; its ranges live in the order of this stream, and all else is ours.
-        false => unsafe { door.driver.launch(kernel, groups, stream, given) },
+        unsafe { door.driver.launch(kernel, groups, stream, given) }
     };
     if hashing == Hashing::Many {
         let mut many = Many { side: *side, ..Many::new_zeroed() };

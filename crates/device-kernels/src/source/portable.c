@@ -155,14 +155,11 @@ typedef struct {
     tt_range few[FEW];
 } tt_side;
 
-/* It may begin beside the launch before it, and is done behind that; it lets the next begin beside it; it waits for the launch before it when it has begun. */
+/* It may begin beside the launch before it, and is done behind that; it lets the next begin beside it. */
 #define IS_BESIDE 1u
 #define LETS_NEXT 2u
-#define IS_BEHIND 4u
 
 FN void tt_begins(const tt_side *side) {
-    if (side->order & IS_BEHIND)
-        WAIT_FOR_LAST();
     /* The launch before it has not ended, which would have emptied the first caches. */
     if (side->order & IS_BESIDE)
         ORDERED();
