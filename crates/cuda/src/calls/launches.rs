@@ -9,7 +9,7 @@ use tensortap_record::{
 
 use super::{graphs, kernels::KernelFacts, modules::Code, repeats::Repeat};
 use crate::{
-    allocations::{Allocations, Device, Reach},
+    allocations::{BlockEnd, Device, Reach},
     calls::{handle, place, stream_of},
     door::{Door, State, Taken},
     enqueue::{Begun, Place as At},
@@ -153,30 +153,16 @@ fn subject(
         (allocations.changes(), has_textures)
     };
     let given = scan(door, facts, &parameters);
-    work.give(door, recorder, (facts, &given), device)?;
+    let pointers = work.give(door, recorder, (facts, &given), device)?;
     work.give_variables(door, recorder, &facts.code, device)?;
     work.give_textures(door);
     let subject = Subject::new(work.ranges, work.known);
     if !has_textures {
-        let mut state = door.state();
-        let repeat = repeat(&state.allocations, &given, (device, changes), Arc::clone(&subject));
-        state.repeats.keep(function, parameters.into(), repeat);
+        // As they were when it was found out: whatever has changed since makes it another.
+        let repeat = Repeat { device, changes, pointers, subject: Arc::clone(&subject) };
+        door.state().repeats.keep(function, parameters.into(), repeat);
     }
     Ok(subject)
-}
-
-/// What has to be as it is now for a launch to be given the same again.
-fn repeat(
-    allocations: &Allocations,
-    given: &[Given<'_>],
-    (device, changes): (Device, u64),
-    subject: Arc<Subject>,
-) -> Repeat {
-    let mut addresses: Vec<u64> = given.iter().filter_map(Given::address).collect();
-    addresses.sort_unstable();
-    addresses.dedup();
-    let pointers = addresses.into_iter().map(|address| (address, allocations.block_end(address)));
-    Repeat { device, changes, pointers: pointers.collect(), subject }
 }
 
 /// A launch whose parameters were set before, by functions that are not told of.
@@ -342,15 +328,15 @@ impl Work {
         all.max().map_or(0, |last| last.saturating_add(1))
     }
 
-    /// Gives it what a launch is given.
+    /// Gives it what a launch is given; every address of it, and where the block ends that this lies in.
     fn give(
         &mut self,
         door: &Door,
         recorder: &mut ThreadRecorder,
         (facts, given): (&KernelFacts, &[Given<'_>]),
         device: Device,
-    ) -> Result<(), RecordError> {
-        let extents = extents(door, given, device);
+    ) -> Result<Vec<(u64, BlockEnd)>, RecordError> {
+        let (extents, met) = extents(door, given, device);
         let mut names = facts.names_inside();
         self.ranges.reserve(given.len() + facts.code.variables.len());
         for (given, extent) in given.iter().zip(extents) {
@@ -371,33 +357,29 @@ impl Work {
                 _ => self.known.unread.push((arg, name, UncapturedReason::NoAccess)),
             }
         }
-        Ok(())
+        Ok(met.into_iter().map(|(address, (_, end))| (address, end)).collect())
     }
 }
 
-/// How far each of a launch's pointers reaches. Kernels of libraries are given few pointers, many times each: one that was met is not looked up again.
-fn extents(door: &Door, given: &[Given<'_>], device: Device) -> Vec<Option<Reach>> {
+/// How far a pointer reaches, and where the block ends that it lies in, which says so.
+type Extent = (Option<Reach>, BlockEnd);
+
+/// How far each of a launch's pointers reaches, all of them at one time; and the same by addresses. Kernels of libraries are given few pointers, many times each: one that was met is
+/// not looked up again.
+fn extents(door: &Door, given: &[Given<'_>], device: Device) -> (Vec<Option<Reach>>, Vec<(u64, Extent)>) {
     let state = door.state();
-    let mut met: Vec<(u64, Option<Reach>)> = Vec::with_capacity(MET);
-    let mut extent = |address| {
-        if let Some((_, known)) = met.iter().find(|(known, _)| *known == address) {
+    let mut met: Vec<(u64, Extent)> = Vec::with_capacity(16);
+    let extents = given.iter().map(|given| {
+        let address = given.address()?;
+        if let Some((_, (known, _))) = met.iter().find(|(known, _)| *known == address) {
             return *known;
         }
         let reach = state.allocations.extent(address, device, door.max_range);
-        if met.len() < MET {
-            met.push((address, reach));
-        }
+        met.push((address, (reach, state.allocations.block_end(address))));
         reach
-    };
-    let extents = given.iter().map(|given| match *given {
-        Given::Value { .. } => None,
-        Given::Pointer { address, .. } | Given::Inside { address, .. } => extent(address),
     });
-    extents.collect()
+    (extents.collect(), met)
 }
-
-/// Pointers of a launch that are looked for among those which were met.
-const MET: usize = 16;
 
 /// Where each variable of a module lies, its size, and how far it can be read; none where it cannot.
 fn reaches(door: &Door, code: &Code, device: Device) -> Vec<Option<(u64, u64, Reach)>> {
