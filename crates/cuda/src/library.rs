@@ -1,6 +1,7 @@
 //! Functions of CUDA's driver and of CUPTI, found at run time in the libraries that the program has.
 
 mod cupti;
+mod launching;
 
 use std::{
     ffi::{CStr, CString, c_char, c_void},
@@ -9,7 +10,7 @@ use std::{
 
 use tensortap_library::Library;
 
-use crate::raw::{LaunchAttribute, LaunchConfig};
+use crate::raw::LaunchConfig;
 
 pub use cupti::{MULTIPLE_SUBSCRIBERS, NotSubscribed, number_of, subscribe};
 
@@ -272,51 +273,6 @@ impl Driver {
         self.fill.map_or(NOT_FOUND, |call| unsafe { call(at, word, words, stream) })
     }
 
-    /// Puts a kernel into a stream that takes one parameter, these bytes.
-    ///
-    /// # Safety
-    /// It takes as many, and they say the truth of memory.
-    pub unsafe fn launch(
-        &self,
-        kernel: usize,
-        (groups, group): (u32, u32),
-        stream: usize,
-        parameter: &[u8],
-    ) -> Status {
-        let mut parameters = [parameter.as_ptr().cast::<c_void>()];
-        let Some(call) = self.launch else { return NOT_FOUND };
-        // SAFETY: the caller's promise; the driver has copied the parameter when it returns.
-        unsafe {
-            call(kernel, groups, 1, 1, group, 1, 1, 0, stream, parameters.as_mut_ptr(), ptr::null_mut())
-        }
-    }
-
-    /// The same, which may begin when the launch before it in the stream lets it.
-    ///
-    /// # Safety
-    /// As [`Driver::launch`]; and what it reads is there by then.
-    pub unsafe fn launch_early(
-        &self,
-        kernel: usize,
-        (groups, group): (u32, u32),
-        stream: usize,
-        parameter: &[u8],
-    ) -> Status {
-        let mut parameters = [parameter.as_ptr().cast::<c_void>()];
-        let attribute = LaunchAttribute::set(LaunchAttribute::PROGRAMMATIC);
-        let both = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-        let config = LaunchConfig {
-            sizes: [both(groups, 1), both(1, group), both(1, 1)],
-            shared: 0,
-            stream: stream as u64,
-            attributes: (&raw const attribute).expose_provenance() as u64,
-            attribute_count: 1,
-        };
-        let Some(call) = self.launch_with else { return NOT_FOUND };
-        // SAFETY: the caller's promise; the driver has copied all of it when it returns.
-        unsafe { call(&raw const config, kernel, parameters.as_mut_ptr(), ptr::null_mut()) }
-    }
-
     /// The major compute capability of the device that is current; 0 where the driver does not say.
     pub fn capability(&self) -> u32 {
         let (mut device, mut major) = (0, 0);
@@ -326,11 +282,6 @@ impl Driver {
         // SAFETY: as above.
         let told = call.map_or(NOT_FOUND, |call| unsafe { call(&raw mut major, CAPABILITY_MAJOR, device) });
         if told == SUCCESS { u32::try_from(major).unwrap_or(0) } else { 0 }
-    }
-
-    /// Whether launches can be told to begin early.
-    pub fn launches_early(&self) -> bool {
-        self.launch_with.is_some()
     }
 
     /// A stream of our own, which waits for no other.
