@@ -233,7 +233,7 @@ fn scan<'p>(door: &Door, facts: &KernelFacts, all: &'p [u8]) -> Vec<Given<'p>> {
     parameters::scan(each, live(&state))
 }
 
-/// The addresses that a launch is given, and its values; none where the driver does not say what its parameters are.
+/// The addresses that a launch is given, and whether one of its values may be the handle of a texture or a surface; none where the driver does not say what its parameters are.
 ///
 /// # Safety
 /// As the program's launch: parameters lie where it says, and stay as they are until it returns.
