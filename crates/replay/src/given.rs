@@ -5,12 +5,16 @@ use tensortap_scene::{Registry, Scene};
 
 use crate::capture::Capture;
 use crate::replay::unknown_kernel;
-use crate::{GiveKernels, GivenReport, KernelCode, ReplayConfig, ReplayError};
+use crate::{GiveKernels, GivenReport, KernelCode, LaunchDevice, ReplayConfig, ReplayError};
 
 /// Options that make no sense with these captures.
 pub fn check_options(config: &ReplayConfig, captures: &[Box<dyn Capture>]) -> Result<(), ReplayError> {
     let refuse = |option, reason| Err(ReplayError::Option { option, reason });
     check_block_num(config.block_num, captures)?;
+    if let LaunchDevice::Named(_) = config.launch_device {
+        let reason = "it is for launches of OpenCL and CUDA, and there are none here; --platform NAME says where these tasks run";
+        return refuse("--device", reason.into());
+    }
     let is_faulty =
         |code: &&KernelCode| config.inject_fault.as_ref().is_some_and(|(kernel, _)| *kernel == code.name);
     match config.kernels.iter().find(is_faulty) {

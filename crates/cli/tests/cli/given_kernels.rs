@@ -159,6 +159,7 @@ fn what_cannot_be_taken_for_a_kernel_is_refused_before_anything_runs() {
         ("--kernel mul=mul.so --block-num 2", "this one says it"),
         ("--kernel mul=mul.so --abi other", "possible values"),
         ("--all --abi raw", "--kernel"),
+        ("--all --device 0", "--platform NAME says where"),
         ("--kernel mul=mul.so --device-mode thread", "--trust"),
     ] {
         let words: Vec<&str> = ["replay", "good"].into_iter().chain(line.split_whitespace()).collect();
