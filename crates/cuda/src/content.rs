@@ -26,7 +26,7 @@ pub use device::{Device, is_loading};
 use pending::Pending;
 pub use pending::Seen;
 pub use scratch::Scratch;
-pub use side::{Asked, NotSeen, Sight, are_on, can_be_seen, end, enqueue};
+pub use side::{Asked, NotSeen, Sight, are_on, can_be_seen, end, enqueue, keep_apart};
 
 /// Bytes of words and findings on their way.
 const FINDINGS: u64 = 16 << 20;

@@ -121,8 +121,21 @@ fn is_of_compiler(name: &str, bytes: u64) -> bool {
     let is_text = name.starts_with(['$', '.'])
         || name.starts_with("__unnamed_")
         || ["__PRETTY_FUNCTION__", "__FUNCTION__", "__func__"].iter().any(|text| name.contains(text));
-    let is_tag = bytes == 1 && ["6thrust", "4cuda3std", "3cub"].iter().any(|space| name.contains(space));
+    let is_tag = bytes == 1
+        && (["6thrust", "4cuda3std", "3cub"].iter().any(|space| name.contains(space))
+            || ["4cuda", "4cute"].iter().any(|space| inside(name).starts_with(space)));
     is_text || is_tag
+}
+
+/// What a mangled name has inside of its outermost namespace, where that stands for one source alone; otherwise all of it.
+fn inside(name: &str) -> &str {
+    let Some(path) = name.strip_prefix("_ZN") else { return name };
+    let digits = path.bytes().take_while(u8::is_ascii_digit).count();
+    let (length, rest) = path.split_at(digits);
+    match length.parse().ok().and_then(|length: usize| rest.split_at_checked(length)) {
+        Some((own, inside)) if own.starts_with("_INTERNAL_") || own.starts_with("_GLOBAL__N") => inside,
+        _ => path,
+    }
 }
 
 fn text(texts: &[u8], at: u32) -> Option<&str> {
@@ -224,6 +237,12 @@ mod tests {
             [variable("count", 4, false), variable("table", 400, true), variable("weights", 256, false)];
         assert_eq!(found.variables, expected);
         assert!(is_of_compiler("_ZN34_INTERNAL_8_x_cu_y6thrust12placeholders2_1E", 1));
+        assert!(is_of_compiler("_ZN34_INTERNAL_00000000_4_t_cu_6a3915364cuda3__47no_initE", 1));
+        assert!(is_of_compiler("_ZN4cute7productE", 1) && !is_of_compiler("_ZN4cute7productE", 4));
+        assert!(
+            !is_of_compiler("_ZN2at4cuda4flagE", 1)
+                && !is_of_compiler("_ZN99999999999999999999_INTERNAL_", 1)
+        );
         assert!(is_of_compiler("_ZZN2at6kernelEvE19__PRETTY_FUNCTION__", 90) && !is_of_compiler("table", 1));
     }
 

@@ -84,22 +84,23 @@ impl Begun {
 
     /// What is done before the call runs.
     fn before(&self, door: &Door) {
-        if self.is_filtered {
-            return;
+        if !self.is_filtered && !self.sees_before(door) && self.kernel.is_some() {
+            content::keep_apart(door, &self.taken, self.target);
         }
+    }
+
+    /// Looks at what is before it, and records what is known. Whether something of ours goes into the stream for that.
+    fn sees_before(&self, door: &Door) -> bool {
         if self.on_device.is_some() {
             // Who records what the device finds records what is known as well, for that takes time.
-            self.look(door, DumpStage::BeforeDispatch);
-            return;
+            return self.look(door, DumpStage::BeforeDispatch).is_some();
         }
         let sees_anything = {
             let mut running = self.running();
             door.record(|recorder| running.record_known(recorder));
             running.command.seen_at(DumpStage::BeforeDispatch).next().is_some()
         };
-        if sees_anything {
-            self.probe(door, DumpStage::BeforeDispatch);
-        }
+        sees_anything && self.probe(door, DumpStage::BeforeDispatch)
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {

@@ -105,6 +105,9 @@ struct spread {
   unsigned grid[3], block[3], shared, cluster[3], is_cooperative;
 };
 
+// Variables that a module has at most, and bytes of one.
+enum { VARIABLES = 24, VARIABLE_BYTES = 128 };
+
 struct kernel {
   const char *name;
   // Whether its handle is that of a library's kernel, which functions for functions do not take.
@@ -122,7 +125,7 @@ struct kernel {
     void *at;
     size_t bytes;
     int is_constant, is_managed;
-  } variables[4];
+  } variables[VARIABLES];
   // Bytes of shared memory that it may be given beside the usual.
   unsigned most_shared;
 };
@@ -165,6 +168,18 @@ static void other_tally(void **parameters) {
   for (uint32_t at = 0; at < count; at++) y[at] -= other_total++;
 }
 
+// A module with many variables, as libraries have them: constants side by side, of which one is none, and something larger behind them.
+static struct {
+  uint32_t words[20], tail[20];
+} many = {{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4}, {77}};
+
+static void gather(void **parameters) {
+  uint32_t *y = *(uint32_t **)parameters[0], count = *(uint32_t *)parameters[1];
+  for (uint32_t at = 0; at < count; at++) y[at] += many.words[at % 20] + many.tail[at % 20];
+  many.words[7] += count;
+  many.tail[3]++;
+}
+
 // How the launch that is running was to run; only the thread of its stream asks.
 static __thread const struct spread *running;
 
@@ -177,6 +192,12 @@ static struct kernel kernels[] = {
     {"fold", 0, 0, 1, {0}, {sizeof(struct pack)}, fold, 0, NULL, {{0}}, 0},
     {"tally", 0, 0, 2, {0, 8}, {8, 4}, tally, 0, NULL,
      {{"total", &total, 4, 0, 0}, {"bias", bias, 16, 1, 0}, {"seen_by_host", seen_by_host, 8, 0, 1}, {"$str", &total, 4, 0, 0}}, 0},
+#define WORD(n) {"word_" #n, &many.words[n], 4, 0, 0}
+    // Symbols come in no order.
+    {"gather", 0, 0, 2, {0, 8}, {8, 4}, gather, 0, NULL,
+     {WORD(10), WORD(11), WORD(12), WORD(13), WORD(14), WORD(15), WORD(16), WORD(17), WORD(18), WORD(19), {"tail", many.tail, 80, 0, 0},
+      WORD(0), WORD(1), WORD(2), WORD(3), WORD(4), WORD(5), WORD(6), WORD(7), WORD(8), WORD(9)}, 0},
+#undef WORD
     {"tally", 1, 0, 2, {0, 8}, {8, 4}, other_tally, 0, NULL, {{"total", &other_total, 4, 0, 0}}, 0},
 };
 
@@ -208,7 +229,7 @@ CUresult cuCtxSetCurrent(void *set) { return set == &context ? SUCCESS : INVALID
 
 // An image that has the sections of a kernel, and symbols for its variables.
 static const char *image_of(struct kernel *kernel) {
-  enum { TEXTS = 64, SYMBOLS = 256, STRINGS = 512, SECTIONS = 768, COUNT = 7 };
+  enum { TEXTS = 64, SYMBOLS = 256, STRINGS = 1024, SECTIONS = 1536, COUNT = 7 };
   static char images[sizeof kernels / sizeof *kernels][IMAGE_BYTES];
   char *bytes = images[kernel - kernels];
   if (*bytes) return bytes;
@@ -224,7 +245,7 @@ static const char *image_of(struct kernel *kernel) {
   }
   // The first symbol is none.
   uint64_t strings = STRINGS + 1, count = 1;
-  for (struct variable *variable = kernel->variables; variable < kernel->variables + 4 && variable->name; variable++, count++) {
+  for (struct variable *variable = kernel->variables; variable < kernel->variables + VARIABLES && variable->name; variable++, count++) {
     char *symbol = bytes + SYMBOLS + 24 * count;
     uint32_t name = (uint32_t)(strings - STRINGS);
     memcpy(symbol, &name, 4), memcpy(symbol + 16, &variable->bytes, 8);
@@ -254,10 +275,10 @@ static void load(struct kernel *kernel) {
 }
 
 // What variables hold when their module is loaded.
-static char initial[sizeof kernels / sizeof *kernels][4][16];
+static char initial[sizeof kernels / sizeof *kernels][VARIABLES][VARIABLE_BYTES];
 __attribute__((constructor)) static void keep_initial(void) {
   for (size_t at = 0; at < sizeof kernels / sizeof *kernels; at++)
-    for (int which = 0; which < 4 && kernels[at].variables[which].name; which++)
+    for (int which = 0; which < VARIABLES && kernels[at].variables[which].name; which++)
       memcpy(initial[at][which], kernels[at].variables[which].at, kernels[at].variables[which].bytes);
 }
 
@@ -268,7 +289,7 @@ static CUresult load_image(CUmodule *module, const char *image) {
   if (image[48] / 10 != architecture) return NO_BINARY;
   for (size_t at = 0; at < sizeof kernels / sizeof *kernels; at++) {
     if (memcmp(image_of(&kernels[at]), image, IMAGE_BYTES)) continue;
-    for (int which = 0; which < 4 && kernels[at].variables[which].name; which++)
+    for (int which = 0; which < VARIABLES && kernels[at].variables[which].name; which++)
       memcpy(kernels[at].variables[which].at, initial[at][which], kernels[at].variables[which].bytes);
     *module = malloc(sizeof **module);
     **module = kernels[at];
@@ -312,7 +333,7 @@ struct variable_params {
 static CUresult do_variable(const void *params) {
   const struct variable_params *p = params;
   if (getenv("FAKE_HIDES_VARIABLES")) return INVALID;
-  for (struct variable *variable = p->module->variables; variable < p->module->variables + 4 && variable->name; variable++)
+  for (struct variable *variable = p->module->variables; variable < p->module->variables + VARIABLES && variable->name; variable++)
     if (!strcmp(variable->name, p->name)) {
       *p->at = (CUdeviceptr)variable->at, *p->bytes = variable->bytes;
       return SUCCESS;
@@ -335,7 +356,7 @@ CUdeviceptr fake_variable(CUmodule module, const char *name) {
 // Of variables alone: whatever else there is the tests know of.
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *start, size_t *bytes, CUdeviceptr of) {
   for (size_t at = 0; at < sizeof kernels / sizeof *kernels; at++)
-    for (struct variable *variable = kernels[at].variables; variable < kernels[at].variables + 4 && variable->name; variable++)
+    for (struct variable *variable = kernels[at].variables; variable < kernels[at].variables + VARIABLES && variable->name; variable++)
       if ((CUdeviceptr)variable->at == of) {
         *start = of, *bytes = variable->bytes;
         return SUCCESS;
@@ -464,6 +485,7 @@ static CUresult launch(struct kernel *kernel, CUstream stream, struct spread spr
     return SUCCESS;
   }
   load(kernel);
+  if (is_early && stream_of(stream)->beside) fail("a launch of the program's begins beside one of the library's");
   submit(stream, run_launch, &launch, sizeof launch);
   return SUCCESS;
 }

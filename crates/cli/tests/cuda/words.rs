@@ -240,6 +240,9 @@ fn ours_begins_beside_ours_alone_and_lets_nothing_begin_beside_it_where_filters_
     assert_eq!(run("gate", &format!("{begin}gate 1\nopen 0\nput 1 0 0 2 9 0\n"), hash), 0);
     let waits = format!("{begin}put 2 1 0 1 9 0\nrecord 2 0\nwait 1 0\nput 1 0 0 2 9 0\n");
     assert_eq!(run("waits", &waits, hash), 0);
+    // Nor does such a launch begin beside ours, though it may, and nothing of it can be looked at.
+    assert_eq!(run("early", &format!("{begin}early 1 0 0\nput 1 0 0 2 9 0\n"), hash), 0);
+    assert_eq!(run("early_seen", &format!("{begin}early 1 0 9\nput 1 0 0 2 9 0\n"), hash), 2);
     assert_eq!(run("other_stream", &format!("{begin}put 2 1 0 2 9 0\nput 1 0 0 3 9 0\n"), hash), 1);
 }
 

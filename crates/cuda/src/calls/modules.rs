@@ -1,17 +1,14 @@
 //! Modules: images of code, which are kept in the dump, and the variables that they have.
 
-use std::{
-    cell::RefCell,
-    collections::HashMap,
-    sync::{Arc, OnceLock},
-};
+use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
 use tensortap_queue::Memory;
-use tensortap_record::{
-    MemorySpace, ModuleId, ModuleImage, ModuleKind, RecordError, StringId, ThreadRecorder,
-};
+use tensortap_record::{ModuleId, ModuleImage, ModuleKind};
 
-use super::memory;
+use super::{
+    memory,
+    variables::{self, Placed},
+};
 use crate::{
     cubin::{self, Variable},
     door::Door,
@@ -151,27 +148,6 @@ pub fn goes(door: &Door, number: Number) {
     gone.into_iter().for_each(|address| memory::goes(door, address));
 }
 
-/// A variable of a module.
-#[derive(Debug)]
-pub struct Placed {
-    /// What it is called.
-    name: String,
-    id: OnceLock<StringId>,
-    /// Where it begins, and its bytes; none where the driver does not say.
-    pub at: Option<(u64, u64)>,
-}
-
-impl Placed {
-    /// What it is called, in the dump.
-    pub fn name(&self, recorder: &mut ThreadRecorder) -> Result<StringId, RecordError> {
-        if let Some(&known) = self.id.get() {
-            return Ok(known);
-        }
-        let id = recorder.string(&self.name)?;
-        Ok(*self.id.get_or_init(|| id))
-    }
-}
-
 /// The code of a kernel.
 #[derive(Debug, Default)]
 pub struct Code {
@@ -183,9 +159,6 @@ pub struct Code {
     pub has_more: bool,
 }
 
-/// More variables of one module are not looked at.
-const MOST_VARIABLES: usize = 64;
-
 /// The code of a kernel, which is loaded for it if it was not.
 pub fn code(door: &Door, kernel: usize, name: impl FnOnce() -> String) -> (String, Code) {
     door.driver.relaxed(|| {
@@ -194,22 +167,15 @@ pub fn code(door: &Door, kernel: usize, name: impl FnOnce() -> String) -> (Strin
         let here = LOADED_HERE.try_with(RefCell::take).unwrap_or_default();
         let (handle, name) = (door.driver.module(function), name());
         let found = door.state().modules.find(handle, &name, &here);
-        let Some((module, variables)) = found else { return (name, Code::default()) };
-        let placed = |variable: &Variable| {
-            let at = door.driver.variable(handle, &variable.name).filter(|_| handle != 0);
-            if let Some((address, bytes)) = at {
-                place(door, handle, Memory { address, bytes, space: space(variable.is_managed) });
-            }
-            Placed { name: variable.name.clone(), id: OnceLock::new(), at }
+        let Some((module, declared)) = found else { return (name, Code::default()) };
+        let lies = |variable: &Variable| {
+            let (address, bytes) = door.driver.variable(handle, &variable.name).filter(|_| handle != 0)?;
+            Some(Memory { address, bytes, space: variables::space(variable.is_managed) })
         };
-        let has_more = variables.len() > MOST_VARIABLES;
-        let variables = variables.iter().take(MOST_VARIABLES).map(placed).collect();
+        let (variables, has_more) = variables::placed(&declared, |variable| &variable.name, lies);
+        variables.iter().filter_map(|placed| placed.at).for_each(|memory| place(door, handle, memory));
         (name, Code { module, variables, has_more })
     })
-}
-
-fn space(is_managed: bool) -> MemorySpace {
-    if is_managed { MemorySpace::Managed } else { MemorySpace::Device }
 }
 
 /// A variable of a module, or of a library, is there as long as that.

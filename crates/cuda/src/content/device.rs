@@ -132,7 +132,7 @@ impl Device {
         for (place, bytes) in scratch.iter_mut().zip([1024, 256, 64, 4]) {
             *place = allocate(BUNDLES * bytes)?;
         }
-        let words = [allocate(PIECES * COUNTS_BYTES)?, allocate(PIECES * DECISIONS_BYTES)?];
+        let words = [allocate((PIECES + 1) * COUNTS_BYTES)?, allocate(PIECES * DECISIONS_BYTES)?];
         let copies = driver.make_stream().map_err(failed("the driver makes no stream"))?;
         let (mut stored, mut ring) = (None, None);
         if contents.wants_payloads {
@@ -211,6 +211,11 @@ impl Device {
         let piece = bundle / PIECE;
         let [counts, decisions] = self.words;
         [counts + piece * COUNTS_BYTES, decisions + piece * DECISIONS_BYTES]
+    }
+
+    /// A word that nothing is done with, behind all counts.
+    pub fn idle_word(&self) -> u64 {
+        self.words[0] + PIECES * COUNTS_BYTES
     }
 
     /// Memory to work in from a bundle on: leaf hashes, sums, parts, gates.

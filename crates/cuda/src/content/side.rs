@@ -161,6 +161,16 @@ fn order(contents: &Contents, device: &Device, taken: &Taken, (stage, sight): (D
     }
 }
 
+/// Lets the next launch of the program's stand behind the last of ours, where nothing else of ours is between the two: it may ask to begin early, and ours would let it. A fill is
+/// no launch, and lets nothing begin beside it.
+pub fn keep_apart(door: &Door, taken: &Taken, target: Target) {
+    let device = taken.lets_next.and_then(|_| door.contents.device(target.context));
+    if let Some(device) = device {
+        // SAFETY: a word of ours that nobody reads. A stream that does not take it takes no launch.
+        let _ = unsafe { door.driver.fill(device.idle_word(), 0, 1, target.stream) };
+    }
+}
+
 /// Room for so many findings, and where it begins.
 fn room_for(contents: &Contents, count: usize) -> Result<(Room, usize), NotSeen> {
     let findings = contents.findings().ok_or(NotSeen::NoRoom)?;
