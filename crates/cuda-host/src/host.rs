@@ -192,27 +192,18 @@ impl Module<'_> {
         Ok(function)
     }
 
-    /// Where a variable of so many bytes lies, or several that were recorded as one: the names of the first and the last, ` .. ` between them.
+    /// Where a variable of so many bytes lies.
     fn variable(&self, name: &str, bytes: usize) -> Result<u64, String> {
-        let (first, last) = name.split_once(" .. ").unwrap_or((name, name));
-        let (begin, _) = self.variable_at(first)?;
-        let (at, size) = self.variable_at(last)?;
-        let room = at.checked_sub(begin).and_then(|between| between.checked_add(size)).unwrap_or(0);
-        match bytes as u64 <= room {
-            true => Ok(begin),
-            false => Err(format!("the variable `{name}` has {room} bytes, and {bytes} were recorded")),
-        }
-    }
-
-    /// Where a variable lies, and its bytes.
-    fn variable_at(&self, name: &str) -> Result<(u64, u64), String> {
         let text = CString::new(name).map_err(|_| "the name of a variable holds a zero byte")?;
         let (mut address, mut size) = (0, 0);
         // SAFETY: a module that is loaded, places of this call's, and a name that ends with a zero.
         let status =
             unsafe { (self.library.variable)(&raw mut address, &raw mut size, self.handle, text.as_ptr()) };
         self.library.good(&format!("cuModuleGetGlobal, of the variable `{name}`,"), status)?;
-        Ok((address, size as u64))
+        match bytes <= size {
+            true => Ok(address),
+            false => Err(format!("the variable `{name}` has {size} bytes, and {bytes} were recorded")),
+        }
     }
 
     /// Place and size of each parameter.

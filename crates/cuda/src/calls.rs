@@ -7,7 +7,6 @@ pub mod memory;
 pub mod modules;
 pub mod repeats;
 pub mod transfers;
-mod variables;
 
 use std::cell::Cell;
 

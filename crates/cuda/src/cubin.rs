@@ -1,5 +1,9 @@
 //! Kernels and variables in an image of code: an ELF file that has a section `.text.NAME` for each kernel, and variables among its symbols.
 
+mod code;
+
+use std::collections::HashSet;
+
 /// Bytes of a section's header, and of a name at most. Names of C++ grow long; many headers may share one that never ends.
 const SECTION_BYTES: usize = 64;
 const MOST_OF_NAME: usize = 1 << 14;
@@ -7,10 +11,19 @@ const MOST_OF_NAME: usize = 1 << 14;
 /// What an image has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// What its kernels are called.
-    pub kernels: Vec<String>,
+    /// Its kernels.
+    pub kernels: Vec<Kernel>,
     /// Its variables.
     pub variables: Vec<Variable>,
+}
+
+/// A kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// What it is called.
+    pub name: String,
+    /// Whether it may use variables in memory, and not only constants.
+    pub uses_memory: bool,
 }
 
 /// A variable that outlives launches.
@@ -22,15 +35,22 @@ pub struct Variable {
     pub bytes: u64,
     /// Whether the host may change it at any time.
     pub is_managed: bool,
+    /// Whether it is one of those that are constant to kernels.
+    pub is_constant: bool,
 }
 
 /// What an image has. Images that are none, or damaged, have nothing.
 pub fn contents(image: &[u8]) -> Contents {
     let Some(file) = File::of(image) else { return Contents::default() };
-    // Names take no more than the image that they stand in, once for each kind.
-    let kernels = (0..file.count).filter_map(|number| file.name(number)?.strip_prefix(".text."));
-    let kernels = within(image.len(), kernels, |name| name.len()).map(str::to_owned);
-    Contents { kernels: kernels.collect(), variables: file.variables().unwrap_or_default() }
+    // Names take no more than the image that they stand in, once for each kind; and no more of it than there is is looked into.
+    let kernels = (0..file.count).filter_map(|number| Some((number, file.name(number)?.strip_prefix(CODE)?)));
+    let kernels: Vec<_> = within(image.len(), kernels, |(_, name)| name.len()).collect();
+    let uses_memory = file.uses_memory(kernels.iter().map(|(number, _)| *number));
+    let kernel = |((_, name), uses_memory): ((_, &str), _)| Kernel { name: name.to_owned(), uses_memory };
+    Contents {
+        kernels: kernels.into_iter().zip(uses_memory).map(kernel).collect(),
+        variables: file.variables().unwrap_or_default(),
+    }
 }
 
 /// As many as have room.
@@ -45,13 +65,24 @@ fn within<T>(
     })
 }
 
-/// Kind of the section that has symbols, and of a symbol that is a variable.
+/// Kinds of sections: symbols, and relocations of two kinds; of symbols: variables and functions.
 const SYMBOLS: u32 = 2;
+const RELOCATIONS: [u32; 2] = [4, 9];
 const OBJECT: u8 = 1;
-/// Mark of a symbol that is managed.
+const FUNCTION: u8 = 2;
+/// Marks of a symbol that is managed, and of one that is a kernel.
 const MANAGED: u8 = 4;
+const ENTRY: u8 = 0x10;
+/// What sections of code are called, before its name.
+const CODE: &str = ".text.";
 /// Sections that have variables: without a value at first, with one, and constants.
-const OF_VARIABLES: [&str; 3] = [".nv.global", ".nv.global.init", ".nv.constant3"];
+const OF_VARIABLES: [&str; 3] = [".nv.global", ".nv.global.init", CONSTANTS];
+const CONSTANTS: &str = ".nv.constant3";
+/// Banks of constants, among which one has the addresses of variables.
+const BANK: &str = ".nv.constant";
+const ADDRESSES: &str = ".nv.constant4";
+/// Files of CUDA have this number.
+const MACHINE: usize = 190;
 /// Bytes of a symbol.
 const SYMBOL_BYTES: usize = 24;
 
@@ -98,21 +129,66 @@ impl<'i> File<'i> {
         let names = self.content(usize::try_from(quarter(self.header(at)?, 40)?).ok()?)?;
         let found = symbols.chunks_exact(SYMBOL_BYTES).filter_map(|symbol| self.variable(symbol, names));
         let found = within(self.image.len(), found, |(name, ..)| name.len());
-        let variable =
-            |(name, bytes, is_managed): (&str, _, _)| Variable { name: name.to_owned(), bytes, is_managed };
+        let variable = |(name, bytes, is_managed, is_constant): (&str, _, _, _)| Variable {
+            name: name.to_owned(),
+            bytes,
+            is_managed,
+            is_constant,
+        };
         Some(found.map(variable).collect())
+    }
+
+    /// Whether each of these sections of code may use variables in memory, or call what does: functions that stand for themselves may be anybody's.
+    fn uses_memory(&self, sections: impl Iterator<Item = usize> + Clone) -> Vec<bool> {
+        let relocated: HashSet<usize> = (0..self.count).filter_map(|number| self.relocated(number)).collect();
+        let is_bank = |name: &str| name.starts_with(BANK) && !name.starts_with(ADDRESSES);
+        let tells_more = relocated.iter().any(|number| self.name(*number).is_none_or(is_bank));
+        let Some(kernels) = self.kernels().filter(|_| self.has_known_code() && !tells_more) else {
+            return sections.map(|_| true).collect();
+        };
+        let mut room = self.image.len();
+        let own = sections.clone().map(|number| {
+            let code = self.content(number).filter(|_| !relocated.contains(&number))?;
+            room = room.checked_sub(code.len())?;
+            Some(code::reads_addresses(code))
+        });
+        let own: Vec<bool> = own.map(|reads| reads.unwrap_or(true)).collect();
+        let by_functions = sections.zip(&own).any(|(number, reads)| *reads && !kernels.contains(&number));
+        own.into_iter().map(|reads| reads || by_functions).collect()
+    }
+
+    /// Whether its instructions are known.
+    fn has_known_code(&self) -> bool {
+        let flags = quarter(self.image, 48).filter(|_| half(self.image, 18) == Some(MACHINE));
+        // From version 8 of its layout on the architecture stands a byte higher.
+        let shift = if self.image.get(8).is_some_and(|&version| version >= 8) { 8 } else { 0 };
+        flags.is_some_and(|flags| code::is_known(flags >> shift & 0xff))
+    }
+
+    /// The section whose content the driver changes as a section of relocations says.
+    fn relocated(&self, number: usize) -> Option<usize> {
+        let header = self.header(number).filter(|_| RELOCATIONS.map(Some).contains(&self.kind(number)))?;
+        (word(header, 32)? > 0).then_some(usize::try_from(quarter(header, 44)?).ok()?)
+    }
+
+    /// Sections of code that are kernels'.
+    fn kernels(&self) -> Option<HashSet<usize>> {
+        let at = (0..self.count).find(|&number| self.kind(number) == Some(SYMBOLS))?;
+        let symbols = self.content(at)?.chunks_exact(SYMBOL_BYTES);
+        let kernels = symbols.filter(|symbol| symbol[4] & 0xf == FUNCTION && symbol[5] & ENTRY != 0);
+        Some(kernels.filter_map(|symbol| half(symbol, 6)).collect())
     }
 
     fn kind(&self, number: usize) -> Option<u32> {
         quarter(self.header(number)?, 4)
     }
 
-    /// The variable that a symbol is: its name, its bytes, whether it is managed.
-    fn variable<'n>(&self, symbol: &[u8], names: &'n [u8]) -> Option<(&'n str, u64, bool)> {
+    /// The variable that a symbol is: its name, its bytes, whether it is managed, and whether it is a constant.
+    fn variable<'n>(&self, symbol: &[u8], names: &'n [u8]) -> Option<(&'n str, u64, bool, bool)> {
         let section = self.name(half(symbol, 6)?).filter(|_| symbol[4] & 0xf == OBJECT)?;
         let (name, bytes) = (text(names, quarter(symbol, 0)?)?, word(symbol, 16)? as u64);
         let is_one = OF_VARIABLES.contains(&section) && bytes > 0 && !is_of_compiler(name, bytes);
-        is_one.then_some((name, bytes, symbol[5] & MANAGED != 0))
+        is_one.then_some((name, bytes, symbol[5] & MANAGED != 0, section == CONSTANTS))
     }
 }
 
@@ -184,12 +260,14 @@ mod tests {
         image
     }
 
+    fn using(name: &str) -> Kernel {
+        Kernel { name: name.to_owned(), uses_memory: true }
+    }
+
     #[test]
     fn sections_of_code_name_kernels() {
-        assert_eq!(
-            contents(&image(&[".shstrtab", ".text.add", ".nv.info.add", ".text._Z3mulPf"])).kernels,
-            ["add", "_Z3mulPf"]
-        );
+        let image = image(&[".shstrtab", ".text.add", ".nv.info.add", ".text._Z3mulPf"]);
+        assert_eq!(contents(&image).kernels, ["add", "_Z3mulPf"].map(using), "nobody says what they use");
     }
 
     /// An image with two variables, a text of the compiler's, a constant and a function.
@@ -230,11 +308,19 @@ mod tests {
 
     #[test]
     fn symbols_of_some_sections_are_variables() {
-        let variable = |name: &str, bytes, is_managed| Variable { name: name.to_owned(), bytes, is_managed };
+        let variable = |name: &str, bytes, is_managed, is_constant| Variable {
+            name: name.to_owned(),
+            bytes,
+            is_managed,
+            is_constant,
+        };
         let found = contents(&with_variables());
-        assert_eq!(found.kernels, ["add"]);
-        let expected =
-            [variable("count", 4, false), variable("table", 400, true), variable("weights", 256, false)];
+        assert_eq!(found.kernels, [using("add")]);
+        let expected = [
+            variable("count", 4, false, false),
+            variable("table", 400, true, false),
+            variable("weights", 256, false, true),
+        ];
         assert_eq!(found.variables, expected);
         assert!(is_of_compiler("_ZN34_INTERNAL_8_x_cu_y6thrust12placeholders2_1E", 1));
         assert!(is_of_compiler("_ZN34_INTERNAL_00000000_4_t_cu_6a3915364cuda3__47no_initE", 1));

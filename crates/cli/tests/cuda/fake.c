@@ -105,9 +105,6 @@ struct spread {
   unsigned grid[3], block[3], shared, cluster[3], is_cooperative;
 };
 
-// Variables that a module has at most, and bytes of one.
-enum { VARIABLES = 24, VARIABLE_BYTES = 128 };
-
 struct kernel {
   const char *name;
   // Whether its handle is that of a library's kernel, which functions for functions do not take.
@@ -125,9 +122,11 @@ struct kernel {
     void *at;
     size_t bytes;
     int is_constant, is_managed;
-  } variables[VARIABLES];
+  } variables[4];
   // Bytes of shared memory that it may be given beside the usual.
   unsigned most_shared;
+  // Its image has code, which never asks where variables lie.
+  int has_code;
 };
 
 struct pack {
@@ -168,17 +167,8 @@ static void other_tally(void **parameters) {
   for (uint32_t at = 0; at < count; at++) y[at] -= other_total++;
 }
 
-// A module with many variables, as libraries have them: constants side by side, of which one is none, and something larger behind them.
-static struct {
-  uint32_t words[20], tail[20];
-} many = {{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4}, {77}};
-
-static void gather(void **parameters) {
-  uint32_t *y = *(uint32_t **)parameters[0], count = *(uint32_t *)parameters[1];
-  for (uint32_t at = 0; at < count; at++) y[at] += many.words[at % 20] + many.tail[at % 20];
-  many.words[7] += count;
-  many.tail[3]++;
-}
+// Of a module whose kernel cannot know where the first one lies.
+static uint32_t plain_counter = 4, plain_weights[2] = {8, 9};
 
 // How the launch that is running was to run; only the thread of its stream asks.
 static __thread const struct spread *running;
@@ -186,28 +176,24 @@ static __thread const struct spread *running;
 static void spread(void **parameters) { memcpy(*(void **)parameters[0], running, sizeof *running); }
 
 static struct kernel kernels[] = {
-    {"spread", 0, 0, 1, {0}, {8}, spread, 0, NULL, {{0}}, 0},
-    {"mix", 0, 0, 4, {0, 8, 16, 20}, {8, 8, 4, 4}, mix, 0, NULL, {{0}}, 0},
-    {"put", 1, 0, 3, {0, 8, 12}, {8, 4, 4}, put, 0, NULL, {{0}}, 0},
-    {"fold", 0, 0, 1, {0}, {sizeof(struct pack)}, fold, 0, NULL, {{0}}, 0},
+    {"spread", 0, 0, 1, {0}, {8}, spread, 0, NULL, {{0}}, 0, 0},
+    {"mix", 0, 0, 4, {0, 8, 16, 20}, {8, 8, 4, 4}, mix, 0, NULL, {{0}}, 0, 0},
+    {"put", 1, 0, 3, {0, 8, 12}, {8, 4, 4}, put, 0, NULL, {{0}}, 0, 0},
+    {"fold", 0, 0, 1, {0}, {sizeof(struct pack)}, fold, 0, NULL, {{0}}, 0, 0},
     {"tally", 0, 0, 2, {0, 8}, {8, 4}, tally, 0, NULL,
-     {{"total", &total, 4, 0, 0}, {"bias", bias, 16, 1, 0}, {"seen_by_host", seen_by_host, 8, 0, 1}, {"$str", &total, 4, 0, 0}}, 0},
-#define WORD(n) {"word_" #n, &many.words[n], 4, 0, 0}
-    // Symbols come in no order.
-    {"gather", 0, 0, 2, {0, 8}, {8, 4}, gather, 0, NULL,
-     {WORD(10), WORD(11), WORD(12), WORD(13), WORD(14), WORD(15), WORD(16), WORD(17), WORD(18), WORD(19), {"tail", many.tail, 80, 0, 0},
-      WORD(0), WORD(1), WORD(2), WORD(3), WORD(4), WORD(5), WORD(6), WORD(7), WORD(8), WORD(9)}, 0},
-#undef WORD
-    {"tally", 1, 0, 2, {0, 8}, {8, 4}, other_tally, 0, NULL, {{"total", &other_total, 4, 0, 0}}, 0},
+     {{"total", &total, 4, 0, 0}, {"bias", bias, 16, 1, 0}, {"seen_by_host", seen_by_host, 8, 0, 1}, {"$str", &total, 4, 0, 0}}, 0, 0},
+    {"plain", 0, 0, 3, {0, 8, 12}, {8, 4, 4}, put, 0, NULL,
+     {{"counter", &plain_counter, 4, 0, 0}, {"weights", plain_weights, 8, 1, 0}}, 0, 1},
+    {"tally", 1, 0, 2, {0, 8}, {8, 4}, other_tally, 0, NULL, {{"total", &other_total, 4, 0, 0}}, 0, 0},
 };
 
 // What the library loads itself, where it is let.
 static struct kernel our_kernels[] = {
-    {"tt_hash_leaves", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_side), run_hash, {{0}}, 0},
-    {"tt_hash_spread", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_side), run_hash, {{0}}, 0},
-    {"tt_hash_many", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_many), run_many, {{0}}, 0},
-    {"tt_measure_leaves", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_side), run_measure, {{0}}, 0},
-    {"tt_keep", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_keeping), run_keep, {{0}}, 0},
+    {"tt_hash_leaves", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_side), run_hash, {{0}}, 0, 0},
+    {"tt_hash_spread", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_side), run_hash, {{0}}, 0, 0},
+    {"tt_hash_many", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_many), run_many, {{0}}, 0, 0},
+    {"tt_measure_leaves", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_side), run_measure, {{0}}, 0, 0},
+    {"tt_keep", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_keeping), run_keep, {{0}}, 0, 0},
 };
 static int is_current;
 CUresult cuCtxPushCurrent_v2(void *pushed) {
@@ -229,7 +215,7 @@ CUresult cuCtxSetCurrent(void *set) { return set == &context ? SUCCESS : INVALID
 
 // An image that has the sections of a kernel, and symbols for its variables.
 static const char *image_of(struct kernel *kernel) {
-  enum { TEXTS = 64, SYMBOLS = 256, STRINGS = 1024, SECTIONS = 1536, COUNT = 7 };
+  enum { TEXTS = 64, SYMBOLS = 256, STRINGS = 512, SECTIONS = 768, CODE = 1280, COUNT = 7 };
   static char images[sizeof kernels / sizeof *kernels][IMAGE_BYTES];
   char *bytes = images[kernel - kernels];
   if (*bytes) return bytes;
@@ -245,18 +231,23 @@ static const char *image_of(struct kernel *kernel) {
   }
   // The first symbol is none.
   uint64_t strings = STRINGS + 1, count = 1;
-  for (struct variable *variable = kernel->variables; variable < kernel->variables + VARIABLES && variable->name; variable++, count++) {
+  for (struct variable *variable = kernel->variables; variable < kernel->variables + 4 && variable->name; variable++, count++) {
     char *symbol = bytes + SYMBOLS + 24 * count;
     uint32_t name = (uint32_t)(strings - STRINGS);
     memcpy(symbol, &name, 4), memcpy(symbol + 16, &variable->bytes, 8);
     symbol[4] = 1, symbol[5] = variable->is_managed ? 4 : 0, symbol[6] = variable->is_constant ? 3 : 2;
     strings += (uint64_t)sprintf(bytes + strings, "%s", variable->name) + 1;
   }
+  if (kernel->has_code) {
+    // A symbol for the kernel, with the mark of one, and two instructions that do nothing.
+    char *symbol = bytes + SYMBOLS + 24 * count++;
+    symbol[4] = 2, symbol[5] = 0x10, symbol[6] = 1, bytes[18] = (char)190;
+  }
   struct {
     int section, kind;
     uint64_t start, bytes;
-  } contents[] = {{4, 2, SYMBOLS, 24 * count}, {5, 3, STRINGS, strings - STRINGS}, {6, 3, TEXTS, at - TEXTS}};
-  for (int place = 0; place < 3; place++) {
+  } contents[] = {{1, 1, CODE, kernel->has_code ? 32 : 0}, {4, 2, SYMBOLS, 24 * count}, {5, 3, STRINGS, strings - STRINGS}, {6, 3, TEXTS, at - TEXTS}};
+  for (int place = 0; place < 4; place++) {
     char *section = bytes + SECTIONS + 64 * contents[place].section;
     memcpy(section + 24, &contents[place].start, 16);
     section[4] = (char)contents[place].kind;
@@ -275,10 +266,10 @@ static void load(struct kernel *kernel) {
 }
 
 // What variables hold when their module is loaded.
-static char initial[sizeof kernels / sizeof *kernels][VARIABLES][VARIABLE_BYTES];
+static char initial[sizeof kernels / sizeof *kernels][4][16];
 __attribute__((constructor)) static void keep_initial(void) {
   for (size_t at = 0; at < sizeof kernels / sizeof *kernels; at++)
-    for (int which = 0; which < VARIABLES && kernels[at].variables[which].name; which++)
+    for (int which = 0; which < 4 && kernels[at].variables[which].name; which++)
       memcpy(initial[at][which], kernels[at].variables[which].at, kernels[at].variables[which].bytes);
 }
 
@@ -289,7 +280,7 @@ static CUresult load_image(CUmodule *module, const char *image) {
   if (image[48] / 10 != architecture) return NO_BINARY;
   for (size_t at = 0; at < sizeof kernels / sizeof *kernels; at++) {
     if (memcmp(image_of(&kernels[at]), image, IMAGE_BYTES)) continue;
-    for (int which = 0; which < VARIABLES && kernels[at].variables[which].name; which++)
+    for (int which = 0; which < 4 && kernels[at].variables[which].name; which++)
       memcpy(kernels[at].variables[which].at, initial[at][which], kernels[at].variables[which].bytes);
     *module = malloc(sizeof **module);
     **module = kernels[at];
@@ -333,7 +324,7 @@ struct variable_params {
 static CUresult do_variable(const void *params) {
   const struct variable_params *p = params;
   if (getenv("FAKE_HIDES_VARIABLES")) return INVALID;
-  for (struct variable *variable = p->module->variables; variable < p->module->variables + VARIABLES && variable->name; variable++)
+  for (struct variable *variable = p->module->variables; variable < p->module->variables + 4 && variable->name; variable++)
     if (!strcmp(variable->name, p->name)) {
       *p->at = (CUdeviceptr)variable->at, *p->bytes = variable->bytes;
       return SUCCESS;
@@ -356,7 +347,7 @@ CUdeviceptr fake_variable(CUmodule module, const char *name) {
 // Of variables alone: whatever else there is the tests know of.
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *start, size_t *bytes, CUdeviceptr of) {
   for (size_t at = 0; at < sizeof kernels / sizeof *kernels; at++)
-    for (struct variable *variable = kernels[at].variables; variable < kernels[at].variables + VARIABLES && variable->name; variable++)
+    for (struct variable *variable = kernels[at].variables; variable < kernels[at].variables + 4 && variable->name; variable++)
       if ((CUdeviceptr)variable->at == of) {
         *start = of, *bytes = variable->bytes;
         return SUCCESS;

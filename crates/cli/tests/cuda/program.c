@@ -114,13 +114,13 @@ int main(int count, char **args) {
       } p = {at(n[1], n[2]), at(n[3], n[4]), n[5], n[6]};
       void *parameters[] = {&p.x, &p.y, &p.k, &p.count};
       launch("mix", n[7], stream, parameters, &p, sizeof p);
-    } else if (!strcmp(what, "put")) {
+    } else if (!strcmp(what, "put") || !strcmp(what, "plain")) {
       struct {
         CUdeviceptr y;
         uint32_t k, count;
       } p = {at(n[1], n[2]), n[3], n[4]};
       void *parameters[] = {&p.y, &p.k, &p.count};
-      launch("put", n[5], stream, parameters, &p, sizeof p);
+      launch(what, n[5], stream, parameters, &p, sizeof p);
     } else if (!strcmp(what, "early")) {
       // One that may begin beside the launch before it, with what it is given, or with no memory at all.
       CUlaunchAttribute attribute = {6, 0, {1}};
@@ -141,10 +141,6 @@ int main(int count, char **args) {
       CUdeviceptr y = at(n[1], n[2]);
       void *parameters[] = {&y, &n[3]};
       NEED(cuLaunchKernel(fake_kernel(n[4] ? "tally'" : "tally"), 1, 1, 1, 32, 1, 1, 0, stream, parameters, NULL));
-    } else if (!strcmp(what, "gather")) {
-      CUdeviceptr y = at(n[1], n[2]);
-      void *parameters[] = {&y, &n[3]};
-      NEED(cuLaunchKernel(fake_kernel("gather"), 1, 1, 1, 32, 1, 1, 0, stream, parameters, NULL));
     } else if (!strcmp(what, "total")) {
       // A value for the variable of one of them, whose place is asked for in one of two ways.
       CUfunction of = fake_kernel(n[0] ? "tally'" : "tally");

@@ -278,21 +278,6 @@ fn variables_are_set_before_a_launch_and_compared_behind_it_whatever_image_has_o
 }
 
 #[test]
-fn variables_that_were_recorded_as_one_are_given_again() {
-    let bench = Bench::new();
-    bench.recorded("alloc 0 64\nfill 0 0 0 9 64\ngather 0 0 0 64\ngather 0 0 8 40\ngather 0 0 0 3\n", "");
-    for variables in [&[][..], &[("TENSORTAP_REPLAY_MOVE", "1")]] {
-        let report = bench.replay("run --all", variables);
-        assert_eq!(
-            counts(&report),
-            (3, 3),
-            "{:?}",
-            (reasons(&report, "failed"), reasons(&report, "refused"))
-        );
-    }
-}
-
-#[test]
 fn one_launch_becomes_a_case_of_its_own() {
     let bench = Bench::new();
     bench.recorded(PLAN, "");

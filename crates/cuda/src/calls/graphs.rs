@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use tensortap_queue::{Memory, Range};
+use tensortap_queue::Range;
 use tensortap_record::{KernelId, Operation, RecordError, ThreadRecorder, UncapturedReason};
 
 use super::{
@@ -312,9 +312,7 @@ impl Walk<'_> {
         let mut touched = Touched { pieces: pieces.collect(), unseen: BTreeSet::new() };
         for variable in &facts.code.variables {
             match variable.at {
-                Some(Memory { address, bytes, .. }) => {
-                    touched.pieces.push(Piece { address, bytes, is_exact: true })
-                }
+                Some((address, bytes)) => touched.pieces.push(Piece { address, bytes, is_exact: true }),
                 None => _ = touched.unseen.insert("variables of a kernel of the graph"),
             }
         }

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use tensortap_queue::{Memory, Range};
+use tensortap_queue::Range;
 use tensortap_record::{
     LAUNCH_COOPERATIVE, LAUNCH_EARLY, RecordError, StringId, TaskInfo, ThreadRecorder, UncapturedReason,
 };
@@ -388,7 +388,7 @@ fn reaches(door: &Door, code: &Code, device: Device) -> Vec<Option<(u64, u64, Re
     }
     let state = door.state();
     let variables = code.variables.iter().map(|variable| {
-        let Memory { address, bytes, .. } = variable.at?;
+        let (address, bytes) = variable.at?;
         let reach = state.allocations.reach(address, device, bytes.min(door.max_range))?;
         reach.is_readable.then_some((address, bytes, reach))
     });

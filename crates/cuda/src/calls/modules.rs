@@ -1,16 +1,15 @@
 //! Modules: images of code, which are kept in the dump, and the variables that they have.
 
-use std::{cell::RefCell, collections::HashMap, sync::Arc};
+use std::{cell::RefCell, collections::HashMap, sync::OnceLock};
 
 use tensortap_queue::Memory;
-use tensortap_record::{ModuleId, ModuleImage, ModuleKind};
-
-use super::{
-    memory,
-    variables::{self, Placed},
+use tensortap_record::{
+    MemorySpace, ModuleId, ModuleImage, ModuleKind, RecordError, StringId, ThreadRecorder,
 };
+
+use super::memory;
 use crate::{
-    cubin::{self, Variable},
+    cubin::{self, Kernel, Variable},
     door::Door,
     raw::LoadedImage,
 };
@@ -40,8 +39,18 @@ pub struct Modules<Id = ModuleId> {
 #[derive(Debug)]
 struct Loaded<Id> {
     module: Option<Id>,
-    kernels: Vec<String>,
-    variables: Arc<[Variable]>,
+    kernels: Vec<Kernel>,
+    variables: Vec<Variable>,
+}
+
+impl<Id: Copy> Loaded<Id> {
+    /// The module, and those of its variables that a kernel may use.
+    fn of(&self, kernel: &str) -> (Option<Id>, Vec<Variable>) {
+        let known = self.kernels.iter().find(|own| own.name == kernel);
+        let uses_memory = known.is_none_or(|kernel| kernel.uses_memory);
+        let variables = self.variables.iter().filter(|variable| uses_memory || variable.is_constant);
+        (self.module, variables.cloned().collect())
+    }
 }
 
 impl<Id> Default for Modules<Id> {
@@ -59,16 +68,16 @@ impl<Id: Copy + PartialEq> Modules<Id> {
     fn keep(&mut self, number: Number, module: Option<Id>, contents: cubin::Contents) {
         let cubin::Contents { kernels, variables } = contents;
         for kernel in &kernels {
-            self.by_kernel.entry(kernel.clone()).or_default().push(number);
+            self.by_kernel.entry(kernel.name.clone()).or_default().push(number);
         }
-        self.loaded.insert(number, Loaded { module, kernels, variables: variables.into() });
+        self.loaded.insert(number, Loaded { module, kernels, variables });
     }
 
     /// A module goes. Where the variables begin that go with it, and those of modules that are not told from it.
     fn forget(&mut self, number: Number) -> Vec<u64> {
         if let Some(gone) = self.loaded.remove(&number) {
             for kernel in gone.kernels {
-                if let Some(numbers) = self.by_kernel.get_mut(&kernel) {
+                if let Some(numbers) = self.by_kernel.get_mut(&kernel.name) {
                     numbers.retain(|other| *other != number);
                 }
             }
@@ -83,12 +92,7 @@ impl<Id: Copy + PartialEq> Modules<Id> {
 
     /// The module of a handle that has a kernel of this name: the one that is known for the handle, the only one that was loaded `here` for it, or, where all
     /// that have such a kernel are the same, that one.
-    fn find(
-        &mut self,
-        handle: usize,
-        kernel: &str,
-        here: &[Number],
-    ) -> Option<(Option<Id>, Arc<[Variable]>)> {
+    fn find(&mut self, handle: usize, kernel: &str, here: &[Number]) -> Option<(Option<Id>, Vec<Variable>)> {
         let named = self.by_kernel.get(kernel).map_or(&[][..], Vec::as_slice);
         let known = self.by_handle.get(&handle).copied().filter(|number| self.loaded.contains_key(number));
         let number =
@@ -100,15 +104,14 @@ impl<Id: Copy + PartialEq> Modules<Id> {
             if handle != 0 {
                 self.by_handle.insert(handle, number);
             }
-            let Loaded { module, variables, .. } = self.loaded.get(&number)?;
-            return Some((*module, Arc::clone(variables)));
+            return Some(self.loaded.get(&number)?.of(kernel));
         }
         let (first, others) = named.split_first()?;
         let first = self.loaded.get(first)?;
         let is_same =
             |other: &Number| self.loaded.get(other).is_some_and(|other| other.module == first.module);
         let is_certain = others.iter().all(is_same) && (others.is_empty() || first.module.is_some());
-        is_certain.then(|| (first.module, Arc::clone(&first.variables)))
+        is_certain.then(|| first.of(kernel))
     }
 }
 
@@ -120,8 +123,8 @@ pub fn loaded(door: &Door, LoadedImage { number, image }: LoadedImage<'_>) {
     let contents = cubin::contents(image);
     let name = match &contents.kernels[..] {
         [] => "code without kernels".to_owned(),
-        [one] => one.clone(),
-        [first, others @ ..] => format!("{first} and {} more", others.len()),
+        [one] => one.name.clone(),
+        [first, others @ ..] => format!("{} and {} more", first.name, others.len()),
     };
     let (_, device) = door.driver.device();
     let module = door.record(|recorder| {
@@ -148,16 +151,40 @@ pub fn goes(door: &Door, number: Number) {
     gone.into_iter().for_each(|address| memory::goes(door, address));
 }
 
+/// A variable of a module.
+#[derive(Debug)]
+pub struct Placed {
+    /// What it is called.
+    name: String,
+    id: OnceLock<StringId>,
+    /// Where it begins, and its bytes; none where the driver does not say.
+    pub at: Option<(u64, u64)>,
+}
+
+impl Placed {
+    /// What it is called, in the dump.
+    pub fn name(&self, recorder: &mut ThreadRecorder) -> Result<StringId, RecordError> {
+        if let Some(&known) = self.id.get() {
+            return Ok(known);
+        }
+        let id = recorder.string(&self.name)?;
+        Ok(*self.id.get_or_init(|| id))
+    }
+}
+
 /// The code of a kernel.
 #[derive(Debug, Default)]
 pub struct Code {
     /// The module, if that is certain.
     pub module: Option<ModuleId>,
-    /// Its variables.
+    /// Variables of it that the kernel may use.
     pub variables: Vec<Placed>,
     /// Whether it has more than are looked at.
     pub has_more: bool,
 }
+
+/// More variables of one module are not looked at.
+const MOST_VARIABLES: usize = 64;
 
 /// The code of a kernel, which is loaded for it if it was not.
 pub fn code(door: &Door, kernel: usize, name: impl FnOnce() -> String) -> (String, Code) {
@@ -167,15 +194,22 @@ pub fn code(door: &Door, kernel: usize, name: impl FnOnce() -> String) -> (Strin
         let here = LOADED_HERE.try_with(RefCell::take).unwrap_or_default();
         let (handle, name) = (door.driver.module(function), name());
         let found = door.state().modules.find(handle, &name, &here);
-        let Some((module, declared)) = found else { return (name, Code::default()) };
-        let lies = |variable: &Variable| {
-            let (address, bytes) = door.driver.variable(handle, &variable.name).filter(|_| handle != 0)?;
-            Some(Memory { address, bytes, space: variables::space(variable.is_managed) })
+        let Some((module, variables)) = found else { return (name, Code::default()) };
+        let placed = |variable: &Variable| {
+            let at = door.driver.variable(handle, &variable.name).filter(|_| handle != 0);
+            if let Some((address, bytes)) = at {
+                place(door, handle, Memory { address, bytes, space: space(variable.is_managed) });
+            }
+            Placed { name: variable.name.clone(), id: OnceLock::new(), at }
         };
-        let (variables, has_more) = variables::placed(&declared, |variable| &variable.name, lies);
-        variables.iter().filter_map(|placed| placed.at).for_each(|memory| place(door, handle, memory));
+        let has_more = variables.len() > MOST_VARIABLES;
+        let variables = variables.iter().take(MOST_VARIABLES).map(placed).collect();
         (name, Code { module, variables, has_more })
     })
+}
+
+fn space(is_managed: bool) -> MemorySpace {
+    if is_managed { MemorySpace::Managed } else { MemorySpace::Device }
 }
 
 /// A variable of a module, or of a library, is there as long as that.
@@ -198,9 +232,15 @@ mod tests {
     use super::*;
 
     fn contents(kernels: &[&str], variables: &[&str]) -> cubin::Contents {
-        let variable = |name: &&str| Variable { name: (*name).to_owned(), bytes: 4, is_managed: false };
+        let variable = |name: &&str| Variable {
+            name: (*name).to_owned(),
+            bytes: 4,
+            is_managed: false,
+            is_constant: false,
+        };
+        let kernel = |name: &&str| Kernel { name: (*name).to_owned(), uses_memory: true };
         cubin::Contents {
-            kernels: kernels.iter().map(|&name| name.to_owned()).collect(),
+            kernels: kernels.iter().map(kernel).collect(),
             variables: variables.iter().map(variable).collect(),
         }
     }
@@ -228,7 +268,7 @@ mod tests {
         let mut modules = Modules::<u32>::default();
         modules.keep(1, Some(10), contents(&["a"], &["one"]));
         modules.keep(2, Some(20), contents(&["a"], &["other"]));
-        let name = |found: Option<(Option<u32>, Arc<[Variable]>)>| found.map(|(_, all)| all[0].name.clone());
+        let name = |found: Option<(Option<u32>, Vec<Variable>)>| found.map(|(_, all)| all[0].name.clone());
         assert_eq!(name(modules.find(500, "a", &[])), None);
         assert_eq!(name(modules.find(500, "a", &[2, 7])), Some("other".to_owned()));
         assert_eq!(name(modules.find(500, "a", &[])), Some("other".to_owned()), "from now on");

@@ -51,7 +51,7 @@ macro_rules! functions {
         }
 
         impl $table {
-            fn find(library: $crate::library::Library) -> Result<$table, String> {
+            fn find(library: super::library::Library) -> Result<$table, String> {
                 // SAFETY: types and names are those of the library's public header.
                 unsafe { Ok($table { $($name: library.function($symbol)?,)+ }) }
             }

@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::PathBuf;
 
-use crate::library::{Library, functions};
+use super::library::{Library, functions};
 
 functions! {
     /// Of `nvrtc.h`.

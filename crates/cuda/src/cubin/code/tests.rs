@@ -1,0 +1,109 @@
+use super::super::{File, Kernel, contents};
+use super::*;
+
+#[path = "../../../../device-kernels/tests/common/library.rs"]
+mod library;
+#[path = "../../../../device-kernels/tests/common/nvrtc.rs"]
+mod nvrtc;
+
+const SOURCE: &str = include_str!("../../../tests/uses.cu");
+const ARCHITECTURES: [u32; 9] = [75, 80, 86, 89, 90, 100, 103, 120, 121];
+
+/// Code of these instructions, each by its first word.
+fn code(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| [word.to_le_bytes(), [0xff; 8]].concat()).collect()
+}
+
+#[test]
+fn instructions_say_which_bank_they_read() {
+    // IADD3 R4, P0, R4, c[0x4][0x8], RZ; ULDC.64 UR4, c[0x4][0x70]; LDC.64 R2, c[0x4][0x68]; LDCU.64 UR6, c[0x4][0x8]
+    for word in [0x0100_0200_0404_7a10, 0x0100_1c00_0004_7ab9, 0x0100_1a00_ff02_7b82, 0x0100_0100_ff06_77ac] {
+        let other_bank = word & !(0x1f << 54) | 3 << 54;
+        assert!(reads_addresses(&code(&[0, word, other_bank])), "{word:#x}");
+        assert!(!reads_addresses(&code(&[0, other_bank])), "{word:#x}");
+    }
+    // MOV R1, c[0x0][0x28]; LDG.E R4, desc[UR6][R4.64]; BAR.SYNC 0x4, 0x100
+    let without = [0x0000_0a00_0001_7a02, 0x0000_0006_0404_7981, 0x0104_0000_0000_1b1d];
+    assert!(!reads_addresses(&code(&without)));
+}
+
+#[test]
+fn code_that_is_none_may_read_anything() {
+    assert!(reads_addresses(&[]) && reads_addresses(&[0; 24]));
+    assert!(is_known(90) && is_known(120) && !is_known(61) && !is_known(130));
+}
+
+/// Kernels of `uses.cu`, compiled for an architecture, use what their names begin with; false where the compiler does not know it.
+fn holds_for(compiler: &nvrtc::Compiler, architecture: u32) -> bool {
+    let image = match compiler.compile(SOURCE, &[format!("--gpu-architecture=sm_{architecture}")]) {
+        Ok(image) => image,
+        Err(log) if log.contains("gpu-architecture") => return false,
+        Err(log) => panic!("{log}"),
+    };
+    let contents = contents(&image);
+    assert_eq!(contents.kernels.len(), SOURCE.matches("__global__").count(), "sm_{architecture}");
+    for Kernel { name, uses_memory } in contents.kernels {
+        assert_eq!(uses_memory, name.starts_with("memory"), "{name}, sm_{architecture}");
+    }
+    true
+}
+
+/// What the compiler makes of a few lines that stand beside it, for `sm_90`.
+const IMAGE: &[u8] = include_bytes!("../../../../cuda-host/tests/variables.cubin");
+
+/// Kernels of an image that use variables in memory.
+fn using(image: &[u8]) -> Vec<String> {
+    let kernels = contents(image).kernels.into_iter().filter(|kernel| kernel.uses_memory);
+    let mut names: Vec<String> = kernels.map(|kernel| kernel.name).collect();
+    names.sort_unstable();
+    names
+}
+
+/// The image with other bytes at a place.
+fn changed(at: usize, bytes: &[u8]) -> Vec<u8> {
+    let mut image = IMAGE.to_vec();
+    image[at..at + bytes.len()].copy_from_slice(bytes);
+    image
+}
+
+#[test]
+fn what_is_not_certain_is_taken_for_used() {
+    let certain = ["asserts", "by_call", "uses", "uses_other"];
+    let all = ["asserts", "by_call", "plain", "uses", "uses_other"];
+    assert_eq!(using(IMAGE), certain);
+    assert_eq!(using(&changed(18, &[62])), all, "another machine");
+    assert_eq!(using(&changed(49, &[130])), all, "another architecture");
+    let file = File::of(IMAGE).unwrap();
+    let named = |name: &str| (0..file.count).find(|number| file.name(*number) == Some(name)).unwrap();
+    let header = |number: usize| file.start + number * file.size;
+    // Whoever has relocations of its own may have been told anything.
+    let debug = named(".rela.debug_frame");
+    let relocates =
+        |section: usize| changed(header(debug) + 44, &u32::try_from(section).unwrap().to_le_bytes());
+    assert_eq!(using(&relocates(named(".text.plain"))), all);
+    assert_eq!(using(&relocates(named(".text.uses"))), certain);
+    assert_eq!(using(&relocates(named(".nv.constant3"))), all, "constants that are addresses");
+    assert_eq!(using(&relocates(named(".nv.constant4"))), certain);
+    // A function that is no kernel may be called by any.
+    let (symbols, section) = (named(".symtab"), named(".text.uses"));
+    let start = super::super::word(file.header(symbols).unwrap(), 24).unwrap();
+    let count = file.content(symbols).unwrap().len() / 24;
+    let is_its = |symbol: &usize| IMAGE[symbol + 4] & 0xf == 2 && usize::from(IMAGE[symbol + 6]) == section;
+    let symbol = (0..count).map(|number| start + 24 * number).find(is_its).unwrap();
+    assert_eq!(using(&changed(symbol + 5, &[0])), all);
+}
+
+#[test]
+fn kernels_of_every_architecture_use_what_they_do() {
+    let compiler = match nvrtc::Compiler::find() {
+        Ok(compiler) => compiler,
+        Err(reason) => {
+            let said = format!("what kernels use, as {reason}; `pip install nvidia-cuda-nvrtc` brings it");
+            assert!(std::env::var_os("TENSORTAP_SKIP_NOTHING").is_none(), "{said}");
+            eprintln!("SKIPPED: {said}");
+            return;
+        }
+    };
+    let held: Vec<u32> = ARCHITECTURES.into_iter().filter(|one| holds_for(&compiler, *one)).collect();
+    assert!(held.contains(&80) && held.contains(&90), "{held:?}");
+}
