@@ -1,4 +1,4 @@
-use tensortap_abi::{DType, TensorStats};
+use tensortap_abi::{DType, DTypeKind, TensorStats};
 
 use crate::metrics::{
     CompareError, Comparison, Detail, DetailPass, Full, Metrics, Pass, Predicate, Quick, QuickPass, Rule,
@@ -123,7 +123,7 @@ impl Outcome {
 }
 
 /// Compares a tensor with its golden. Equal hashes need no bytes. Without bytes on one side, different hashes decide a rule
-/// that wants the same bits; any other rule is decided by statistics where they suffice, and else not. Bytes that differ and do
+/// that wants the same bits, or the same integers; any other rule is decided by statistics where they suffice, and else not. Bytes that differ and do
 /// not hash to what was captured decide nothing.
 ///
 /// `across` lets the golden have another float dtype. Other differences of dtype or shape are [`Verdict::Outside`].
@@ -149,7 +149,9 @@ pub fn compare<P: Payload, Q: Payload<Error = P::Error>>(
         return Ok(Outcome { verdict: Verdict::Within, evidence: Evidence::Identical });
     }
     if dump.missing().is_some() || golden.missing().is_some() {
-        return without_bytes(dump, golden, rule, same_type && decides);
+        let same_decides = same_type && decides;
+        let other_decides = different_bits_decide(rule, dump.tensor.dtype) && same_type;
+        return without_bytes(dump, golden, rule, (same_decides, other_decides));
     }
     let outcome = match depth {
         Depth::Quick => run::<QuickPass, _, _>(&comparison, dump, golden)?
@@ -179,6 +181,18 @@ pub fn compare_hashes(tensor: &TensorType, hash: u128, golden: u128, rule: &Rule
 /// Whether tensors of equal bytes are within a rule.
 fn hashes_decide(rule: &Rule) -> bool {
     rule.nan_equal || rule.predicate == Predicate::BitExact
+}
+
+/// Whether tensors of different bytes are outside a rule: it wants the same bits, or the same values of a dtype whose values have no two patterns of bits.
+fn different_bits_decide(rule: &Rule, dtype: DType) -> bool {
+    let wants_same_values = match rule.predicate {
+        Predicate::BitExact => return true,
+        Predicate::Close { rtol, atol } => rtol == 0.0 && atol == 0.0,
+        Predicate::Ulps(apart) => apart == 0,
+    };
+    // Half a byte may stand beside one that is nobody's.
+    let is_whole = matches!(dtype.kind(), DTypeKind::Signed | DTypeKind::Unsigned) && dtype.bits() >= 8;
+    wants_same_values && is_whole
 }
 
 /// Compares bytes in memory with what they should be, every metric. Bytes that are not those of the shape are
@@ -259,7 +273,7 @@ fn without_bytes<P: Payload, Q: Payload<Error = P::Error>>(
     dump: &Side<'_, P>,
     golden: &Side<'_, Q>,
     rule: &Rule,
-    equal_hashes_decide: bool,
+    (equal_hashes_decide, different_hashes_decide): (bool, bool),
 ) -> Result<Outcome, P::Error> {
     let outside =
         |words: String| Outcome { verdict: Verdict::Outside, evidence: Evidence::Statistics(words) };
@@ -274,10 +288,8 @@ fn without_bytes<P: Payload, Q: Payload<Error = P::Error>>(
         return Ok(Outcome { verdict: Verdict::Within, evidence: Evidence::Identical });
     }
     let hashes_differ = our_hash.is_some() && their_hash.is_some() && our_hash != their_hash;
-    if hashes_differ && rule.predicate == Predicate::BitExact {
-        return Ok(outside("the hashes differ".into()));
-    }
     let decided = match (&our_stats, &their_stats) {
+        _ if hashes_differ && different_hashes_decide => outside("the hashes differ".into()),
         (Some(ours), Some(theirs)) => match statistics_differ(ours, theirs, rule) {
             Some(words) => outside(words),
             None => Outcome::unknown(format!("{reason}; the hashes differ and statistics do not decide")),
@@ -425,5 +437,29 @@ mod tests {
         let near = stats(0.0, 1.0, 0.500_001, 0);
         assert_eq!(judge(&near, &golden, &rule).verdict, Verdict::Unknown);
         assert_eq!(judge(&near, &golden, &Rule::bitexact(DType::Float32)).verdict, Verdict::Outside);
+    }
+
+    #[test]
+    fn different_hashes_decide_where_every_value_has_one_pattern_of_bits() {
+        let side = |dtype: DType, hash: u128| Side {
+            tensor: TensorType::new(dtype, &[8]),
+            hash: Some(hash),
+            stats: None,
+            content: Content::Missing("its payload is not captured".into()),
+        };
+        let judged = |dtype: DType, rule: &Rule| judge(&side(dtype, 1), &side(dtype, 2), rule).verdict;
+        for dtype in DType::ALL {
+            let decides =
+                matches!(dtype.kind(), DTypeKind::Signed | DTypeKind::Unsigned) && dtype.bits() >= 8;
+            let expected = if decides { Verdict::Outside } else { Verdict::Unknown };
+            assert_eq!(judged(dtype, &Rule::for_dtype(dtype)), expected, "{dtype}");
+            assert_eq!(judged(dtype, &Rule::bitexact(dtype)), Verdict::Outside, "{dtype}");
+        }
+        let near =
+            Rule { predicate: Predicate::Close { rtol: 0.0, atol: 1.0 }, ..Rule::for_dtype(DType::Int32) };
+        assert_eq!(judged(DType::Int32, &near), Verdict::Unknown);
+        assert_eq!(judged(DType::Int32, &Rule { predicate: Predicate::Ulps(0), ..near }), Verdict::Outside);
+        let other = Side { tensor: TensorType::new(DType::UInt32, &[8]), ..side(DType::Int32, 2) };
+        assert_eq!(judge(&side(DType::Int32, 1), &other, &near).verdict, Verdict::Outside, "another dtype");
     }
 }

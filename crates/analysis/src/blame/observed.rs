@@ -13,6 +13,9 @@ use crate::matching::Matching;
 /// Larger contents are not looked into.
 const MOST_BYTES: u64 = 256 << 20;
 
+/// Why a task is not blamed for what it left in memory that held something else in each run.
+const NOT_TOLD: &str = "it was memory that no task had written, and without contents nothing tells how much of it the task wrote; record both runs with --dump-tensor=full";
+
 /// Arguments of the dump, by task and position there.
 type Args<T> = HashMap<(usize, u16), T>;
 
@@ -104,7 +107,10 @@ pub(super) fn excuse(
         if status.after != Status::Outside {
             continue;
         }
-        let Some(Traces { rest_alone, is_overwritten }) = traces(dumps, here, there)? else { continue };
+        let Some(Traces { rest_alone, is_overwritten }) = traces(dumps, here, there)? else {
+            status.after = Status::Unknown(NOT_TOLD.into());
+            continue;
+        };
         if rest_alone {
             status.after = Status::Within;
         } else if is_overwritten {

@@ -1,5 +1,6 @@
 //! Why an argument differs, where roles are not known: who was ordered, what the last task left, who else may have written.
 
+use tensortap_abi::DumpStage;
 use tensortap_format::{Argument, Task};
 
 use super::labeller::{Cause, Labeller, finding};
@@ -190,16 +191,23 @@ impl<C: Fn(usize, Argument<'_>) -> Carried> Labeller<'_, C> {
             let race = Some(Race { other, kind: RaceKind::Unordered });
             return Finding { race, ..finding(Label::Raced, None, Some(wrong.arg_index)) };
         }
-        let reason = seen.ambiguity(wrong).map(|why| {
+        let ambiguity = seen.ambiguity(wrong);
+        // Contents show whose bytes differ, and have been asked; hashes do not.
+        let has_content =
+            wrong.captured(DumpStage::AfterCompletion).is_none_or(|captured| captured.is_stored());
+        let may_be_others = ambiguity.as_ref().is_some_and(|why| !why.others.is_empty()) && !has_content;
+        let reason = ambiguity.map(|why| {
             let host = why.host_writable.then(|| HOST_WRITABLE.to_owned());
             let others = (!why.others.is_empty()).then(|| self.unordered_words(&why.others));
             let cut = why.is_cut.then(|| format!("who else may have written it is not decided: {TOO_WIDE}"));
-            let whys: Vec<String> = [others, host, cut].into_iter().flatten().collect();
+            let hashes = may_be_others.then(|| BY_CONTENT.to_owned());
+            let whys: Vec<String> = [others, host, cut, hashes].into_iter().flatten().collect();
             format!("argument {} is ambiguous: {}", wrong.arg_index, whys.join("; "))
         });
         let never_written = || format!("argument {} is {UNINITIALISED}", wrong.arg_index);
         let reason = reason.or_else(|| self.inputs.uninitialised.contains(&key).then(never_written));
-        finding(Label::WrongHere, reason, Some(wrong.arg_index))
+        let label = if may_be_others { Label::Unknown } else { Label::WrongHere };
+        finding(label, reason, Some(wrong.arg_index))
     }
 
     /// The same where it was also given memory that nobody initialised and that it left alone: whether it read that is not known.
@@ -255,4 +263,6 @@ const UNINITIALISED: &str =
     "an uninitialised buffer: no task ever wrote it, in both runs. If the task reads it, that may be why";
 /// Why something is not decided.
 const TOO_WIDE: &str = "too many tasks share memory without being ordered";
+/// How it can be told.
+const BY_CONTENT: &str = "hashes do not tell whose bytes differ, contents do (--dump-tensor=full)";
 const HOST_WRITABLE: &str = "the host may change this memory at any time";

@@ -4,6 +4,7 @@
 mod blame;
 #[path = "../common/mod.rs"]
 mod common;
+mod hashes;
 mod next;
 mod program;
 mod programs;

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use tensortap::abi::{EdgeCause, MemorySpace, ModuleKind, Operation, Role, UncapturedReason};
+use tensortap::abi::{DumpLevel, EdgeCause, MemorySpace, ModuleKind, Operation, Role, UncapturedReason};
 use tensortap::record::{
     FolderOptions, KernelId, KernelInfo, ModuleImage, QueueId, Session, StringId, Task, TaskInfo, Tensor,
     ThreadRecorder,
@@ -44,7 +44,13 @@ pub struct Program {
 
 impl Program {
     pub fn new(folder: &Path) -> Program {
-        let session = Session::in_folder(folder, &FolderOptions::default()).unwrap();
+        Program::at(folder, DumpLevel::Full)
+    }
+
+    /// One of which so much is recorded.
+    pub fn at(folder: &Path, level: DumpLevel) -> Program {
+        let options = FolderOptions { level, ..FolderOptions::default() };
+        let session = Session::in_folder(folder, &options).unwrap();
         let recorder = session.thread().unwrap();
         let (memory, spaces, queues) = (Vec::new(), Vec::new(), HashMap::new());
         let kernels = HashMap::new();

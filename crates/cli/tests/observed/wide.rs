@@ -22,7 +22,8 @@ fn write_dump(folder: &Path, salt: u64) {
         let queue = u32::from(task == 4);
         tasks.push(json!({"task_id": hex(task), "step": 0, "kernels": [], "block_num": 1, "queue": queue,
             "started_ns": task * 10, "completed_ns": task * 10 + 5, "tensor_count": 1}));
-        for (stage, hash) in [("before_dispatch", 2 * task), ("after_completion", 2 * task + 1 + salt)] {
+        let given = 2 * task + if task == 3 { salt } else { 0 };
+        for (stage, hash) in [("before_dispatch", given), ("after_completion", 2 * task + 1 + salt)] {
             tensors.push(json!({"task_id": hex(task), "func_id": [], "role": "inout", "role_known": false,
                 "stage": stage, "arg_index": 0, "kind": "tensor", "dtype": "uint8", "dtype_known": false,
                 "ndims": 2, "shape": [ROWS, columns], "strides": [8 + task, 1], "start_offset": 0,

@@ -1,0 +1,105 @@
+//! Two recordings of hashes alone: what differs is known, and not in which bytes.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tensortap::abi::{DumpLevel, MemorySpace};
+
+use crate::blame::{blamed_runs, first};
+use crate::program::{Launch, Program, Range, on};
+
+const N: usize = 64;
+
+fn all(buffer: usize) -> Range {
+    Range(buffer, 0, N)
+}
+
+fn task<'d>(document: &'d Value, kernel: &str) -> &'d Value {
+    let mut tasks = document["tasks"].as_array().unwrap().iter();
+    tasks.find(|task| task["kernels"][0] == kernel).unwrap()
+}
+
+/// What a task is said to be, in one line.
+fn label(document: &Value, kernel: &str) -> (String, String) {
+    let task = task(document, kernel);
+    (task["label"].as_str().unwrap().to_owned(), task["reason"].as_str().unwrap_or_default().to_owned())
+}
+
+/// `scale` makes `y` of `x`, `add` adds it up.
+fn chain(folder: &Path, factor: u8) -> PathBuf {
+    let mut program = Program::at(folder, DumpLevel::Hash);
+    let [x, y, sums] = [0; 3].map(|content| program.buffer(&[content; N], MemorySpace::Host));
+    let contents: Vec<u8> = (0..64).collect();
+    program.write(on("one"), all(x), &contents);
+    for buffer in [y, sums] {
+        program.write(on("one"), all(buffer), &[0; N]);
+    }
+    program.launch("scale", on("one"), &[all(x), all(y)], |memory| {
+        let given = memory[x].clone();
+        memory[y].iter_mut().zip(&given).for_each(|(to, from)| *to = from.wrapping_mul(factor));
+    });
+    program.launch("add", on("one"), &[all(y), all(sums)], |memory| {
+        let given = memory[y].clone();
+        memory[sums].iter_mut().zip(&given).for_each(|(to, from)| *to = to.wrapping_add(*from));
+    });
+    program.read(on("one"), all(sums));
+    program.end()
+}
+
+#[test]
+fn hashes_of_bytes_name_the_launch_that_is_wrong() {
+    let (document, text) = blamed_runs(|dir| chain(dir, 4), |dir| chain(dir, 3));
+    let (kernel, found, task) = first(&document);
+    assert_eq!((&kernel[..], &found[..], &task["arg_index"]), ("scale", "wrong_here", &1.into()), "{text}");
+    assert!(text.contains("the hashes differ (rule: equal)"), "{text}");
+    assert_eq!(label(&document, "add").0, "inherited", "{text}");
+    assert_eq!(blamed_runs(|dir| chain(dir, 3), |dir| chain(dir, 3)).0["verdict"], "pass");
+}
+
+/// Two launches in two queues that nothing orders, each on its half of a buffer that both are given.
+fn halves(folder: &Path, level: DumpLevel, added: u8) -> PathBuf {
+    let mut program = Program::at(folder, level);
+    let shared = program.buffer(&[0; N], MemorySpace::Host);
+    let waits = &[program.write(on("one"), all(shared), &[0; N])];
+    for (kernel, from, added) in [("low", 0, added), ("high", N / 2, 7)] {
+        program.launch(kernel, Launch { waits, ..on(kernel) }, &[all(shared)], |memory| {
+            memory[shared][from..from + N / 2].iter_mut().for_each(|value| *value += added);
+        });
+    }
+    program.end()
+}
+
+#[test]
+fn a_change_that_may_be_anothers_blames_nobody_by_its_hash() {
+    let blamed = |level| blamed_runs(|dir| halves(dir, level, 3), |dir| halves(dir, level, 2));
+    let (document, text) = blamed(DumpLevel::Hash);
+    let (found, reason) = label(&document, "low");
+    let words = "argument 0 is ambiguous: nothing orders it with task 0x3, which may have written there; hashes do not tell whose bytes differ";
+    assert!(found == "unknown" && reason.starts_with(words), "{found}: {reason}");
+    assert_eq!(document["first_wrong"], json!([]), "{text}");
+    // Contents tell.
+    let (document, text) = blamed(DumpLevel::Full);
+    assert_eq!(label(&document, "low").0, "wrong_here", "{text}");
+}
+
+/// A launch writes the first half of memory in which something lies.
+fn part(folder: &Path, level: DumpLevel, garbage: u8, value: u8) -> PathBuf {
+    let mut program = Program::at(folder, level);
+    let y = program.buffer(&[garbage; N], MemorySpace::Host);
+    program.launch("part", on("one"), &[all(y)], |memory| memory[y][..N / 2].fill(value));
+    program.end()
+}
+
+#[test]
+fn what_a_launch_made_of_memory_that_nobody_wrote_is_not_judged_by_its_hash() {
+    let blamed = |level, garbage, value| {
+        blamed_runs(|dir| part(dir, level, garbage, value), |dir| part(dir, level, 200, 5)).0
+    };
+    let (found, reason) = label(&blamed(DumpLevel::Hash, 100, 5), "part");
+    let words = "argument 0 after the task: it was memory that no task had written, and without contents nothing tells how much of it the task wrote";
+    assert!(found == "unknown" && reason.contains(words), "{found}: {reason}");
+    assert_eq!(label(&blamed(DumpLevel::Full, 100, 5), "part").0, "ok");
+    assert_eq!(label(&blamed(DumpLevel::Full, 100, 6), "part").0, "wrong_here");
+    // Where the same lay there in both runs, what differs is the launch's.
+    assert_eq!(label(&blamed(DumpLevel::Hash, 200, 6), "part").0, "wrong_here");
+}
