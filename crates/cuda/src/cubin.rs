@@ -65,11 +65,13 @@ fn within<T>(
     })
 }
 
-/// Kinds of sections: symbols, and relocations of two kinds; of symbols: variables and functions.
+/// Kinds of sections: symbols, and relocations of two kinds; of symbols: variables, of which those of images that are to be linked have a kind of their own, and functions.
 const SYMBOLS: u32 = 2;
 const RELOCATIONS: [u32; 2] = [4, 9];
-const OBJECT: u8 = 1;
+const OBJECTS: [u8; 2] = [1, 13];
 const FUNCTION: u8 = 2;
+/// Mark of a section that holds instructions.
+const INSTRUCTIONS: usize = 4;
 /// Marks of a symbol that is managed, and of one that is a kernel.
 const MANAGED: u8 = 4;
 const ENTRY: u8 = 0x10;
@@ -104,7 +106,7 @@ impl<'i> File<'i> {
         let mut file = File { image, start, size, count, names: &[] };
         // A file with more sections than fit says how many in its first.
         file.count = if count == 0 { word(file.header(0)?, 32)? } else { count }.min(image.len() / size);
-        let names_at = if names_at == 0xffff { half(file.header(0)?, 40)? } else { names_at };
+        let names_at = if names_at == 0xffff { quarter(file.header(0)?, 40)? as usize } else { names_at };
         file.names = file.content(names_at)?;
         Some(file)
     }
@@ -153,8 +155,17 @@ impl<'i> File<'i> {
             Some(code::reads_addresses(code))
         });
         let own: Vec<bool> = own.map(|reads| reads.unwrap_or(true)).collect();
-        let by_functions = sections.zip(&own).any(|(number, reads)| *reads && !kernels.contains(&number));
+        let mut by_functions =
+            sections.clone().zip(&own).any(|(number, reads)| *reads && !kernels.contains(&number));
+        // Code without such a name is looked for all the same, and who has it is not asked.
+        let named: HashSet<usize> = sections.collect();
+        by_functions |= (0..self.count).any(|number| self.is_code(number) && !named.contains(&number));
         own.into_iter().map(|reads| reads || by_functions).collect()
+    }
+
+    /// Whether a section holds instructions.
+    fn is_code(&self, number: usize) -> bool {
+        self.header(number).and_then(|header| word(header, 8)).is_none_or(|flags| flags & INSTRUCTIONS != 0)
     }
 
     /// Whether its instructions are known.
@@ -185,7 +196,7 @@ impl<'i> File<'i> {
 
     /// The variable that a symbol is: its name, its bytes, whether it is managed, and whether it is a constant.
     fn variable<'n>(&self, symbol: &[u8], names: &'n [u8]) -> Option<(&'n str, u64, bool, bool)> {
-        let section = self.name(half(symbol, 6)?).filter(|_| symbol[4] & 0xf == OBJECT)?;
+        let section = self.name(half(symbol, 6)?).filter(|_| OBJECTS.contains(&(symbol[4] & 0xf)))?;
         let (name, bytes) = (text(names, quarter(symbol, 0)?)?, word(symbol, 16)? as u64);
         let is_one = OF_VARIABLES.contains(&section) && bytes > 0 && !is_of_compiler(name, bytes);
         is_one.then_some((name, bytes, symbol[5] & MANAGED != 0, section == CONSTANTS))

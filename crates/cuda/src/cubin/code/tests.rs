@@ -11,7 +11,7 @@ const ARCHITECTURES: [u32; 9] = [75, 80, 86, 89, 90, 100, 103, 120, 121];
 
 /// Code of these instructions, each by its first word.
 fn code(words: &[u64]) -> Vec<u8> {
-    words.iter().flat_map(|word| [word.to_le_bytes(), [0xff; 8]].concat()).collect()
+    words.iter().flat_map(|word| [word.to_le_bytes(), [0; 8]].concat()).collect()
 }
 
 #[test]
@@ -25,6 +25,21 @@ fn instructions_say_which_bank_they_read() {
     // MOV R1, c[0x0][0x28]; LDG.E R4, desc[UR6][R4.64]; BAR.SYNC 0x4, 0x100
     let without = [0x0000_0a00_0001_7a02, 0x0000_0006_0404_7981, 0x0104_0000_0000_1b1d];
     assert!(!reads_addresses(&code(&without)));
+    // LDCU.256 UR10, UR12, c[0x4][0x358], 0x0, and the same of bank 0
+    assert!(
+        reads_addresses(&code(&[0x0100_6b00_ff0c_7dac])) && !reads_addresses(&code(&[0x0000_6b00_ff0c_7dac]))
+    );
+}
+
+#[test]
+fn a_bank_that_is_found_at_run_time_may_be_any() {
+    let reads =
+        |word: u64, second: u64| reads_addresses(&[word.to_le_bytes(), second.to_le_bytes()].concat());
+    // LDC.64 R2, c[0x0][0x68] in its four modes, of which two take the bank from a register
+    assert_eq!([0, 1, 2, 3].map(|mode| reads(0x1a00_ff02_7b82, mode << 14)), [false, false, true, true]);
+    // ULDC.64 UR6, c[0x0][0x70], then cx[UR0][0x70]; LDCU.64, which always has that bit, and in forms without a bank
+    assert_eq!([0, 1].map(|bit| reads(0x1c00_0006_7ab9, bit << 27)), [false, true]);
+    assert!(!reads(0x0100_ff06_77ac, 1 << 27) && reads(0x0100_ff06_75ac, 0) && reads(0x0100_ff06_7bac, 0));
 }
 
 #[test]
@@ -84,7 +99,10 @@ fn what_is_not_certain_is_taken_for_used() {
     assert_eq!(using(&relocates(named(".text.uses"))), certain);
     assert_eq!(using(&relocates(named(".nv.constant3"))), all, "constants that are addresses");
     assert_eq!(using(&relocates(named(".nv.constant4"))), certain);
-    // A function that is no kernel may be called by any.
+    // Code that has no name may be called by any.
+    let unnamed = changed(header(named(".text.uses")), &u32::MAX.to_le_bytes());
+    assert_eq!(using(&unnamed), ["asserts", "by_call", "plain", "uses_other"]);
+    // And so may a function that is no kernel.
     let (symbols, section) = (named(".symtab"), named(".text.uses"));
     let start = super::super::word(file.header(symbols).unwrap(), 24).unwrap();
     let count = file.content(symbols).unwrap().len() / 24;
