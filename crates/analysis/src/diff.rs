@@ -9,6 +9,7 @@ use tensortap_interchange::NamedArrays;
 use tensortap_judge::{Depth, Detail, Outcome, Rule, RuleBook, Verdict};
 
 use crate::arrays::{Assigned, NO_ARRAY};
+use crate::blame::values::is_value;
 use crate::blame::{Looked, RuleTable, Share, Unwritten, look_at, match_options, observed};
 use crate::compare::{self, Side, compare, is_gone, record_side};
 use crate::error::AnalysisError;
@@ -107,7 +108,13 @@ impl Diff {
     /// Records that hold what no task of either run ever wrote, and differ in nothing else.
     #[must_use]
     pub fn never_written(&self) -> usize {
-        self.rows.iter().filter(|row| row.never_written).count()
+        self.rows.iter().filter(|row| row.never_written).count() - self.by_value()
+    }
+
+    /// Records that differ and were passed by value: they may hold addresses, and are not judged.
+    #[must_use]
+    pub fn by_value(&self) -> usize {
+        self.rows.iter().filter(|row| row.unwritten.is_value).count()
     }
 
     /// Whether everything is within its rule and something was compared. What is gone does not count, nor what nobody ever wrote.
@@ -238,6 +245,10 @@ impl Runs {
         let Runs { ours, theirs, matching } = self;
         let nothing = Unwritten { in_both: Share::All, ..Unwritten::default() };
         let not_judged = || (Some(Outcome::unknown(NEVER_WRITTEN)), nothing);
+        let argument = ours.task(place).argument(record.arg_index);
+        if argument.is_some_and(|arg| is_value(ours, ours.task(place), arg)) {
+            return Ok((Some(Outcome::unknown(BY_VALUE)), Unwritten { is_value: true, ..nothing }));
+        }
         if is_never_written((dump, golden), (ours, theirs), matching, place, record)? {
             return Ok(not_judged());
         }
@@ -262,6 +273,7 @@ impl Runs {
 }
 
 /// Why a record is not judged that differs.
+const BY_VALUE: &str = "it was passed by value, and may hold addresses of its run";
 const NEVER_WRITTEN: &str = "no task of either run ever wrote what differs";
 
 /// Tasks that are followed back to where memory comes from that nobody wrote.
@@ -276,6 +288,9 @@ fn is_never_written(
     place: usize,
     record: &Record,
 ) -> Result<bool, FormatError> {
+    if record.scalar_bits.is_some() {
+        return Ok(false);
+    }
     // Where roles are known, what no task wrote is what the run was given.
     if ours.observations().is_none() || theirs.observations().is_none() {
         return Ok(false);

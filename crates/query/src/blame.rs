@@ -127,6 +127,13 @@ fn why_not_again(dump: &Dump, task: Task<'_>) -> Option<String> {
     if !module.is_some_and(|module| module.has_image) {
         return Some("the dump does not keep the code of its kernel".into());
     }
+    let uncaptured = task.uncaptured_args().count();
+    if uncaptured > 0 {
+        let arguments = counted(uncaptured as u64, "argument");
+        return Some(format!(
+            "{arguments} could not be captured, so no replay is exact; `show` says which, and why"
+        ));
+    }
     let tensors = task.arguments().filter(|arg| !arg.is_scalar());
     let missing = tensors.filter(|arg| !arg.before.is_some_and(|before| before.is_stored())).count();
     (missing > 0).then(|| {

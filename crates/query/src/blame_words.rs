@@ -300,7 +300,7 @@ pub fn why(blame: &Blame, place: usize) -> String {
                     _ => "",
                 };
                 format!(
-                    ": an unattributed change. {argument} is not what {other} left there, and no task is between{host}"
+                    ": an unattributed change. {argument} is not what {other} left there, and no task that was given it is between{host}"
                 )
             }
             RaceKind::Unordered => format!(

@@ -30,6 +30,9 @@ pub fn evidence(outcome: &Outcome) -> String {
 #[must_use]
 pub fn evidence_written(outcome: &Outcome, unwritten: &Unwritten) -> String {
     match unwritten.in_both {
+        Share::All if unwritten.is_value => {
+            "passed by value, and may hold addresses of its run: what else differs in it is told of the orchestration".into()
+        }
         Share::All => {
             "memory that no recorded task wrote, in either run: what lay there is no evidence".into()
         }

@@ -76,7 +76,7 @@ fn relation_words(graph: &TaskGraph, kind: &ErrorKind) -> String {
         format!("{} {way}", counted(by.unsigned_abs(), "element"))
     };
     match &kind.relation {
-        Relation::AsItCame => "what it came with: the task wrote nothing there".into(),
+        Relation::AsItCame => "what it came with: the task left it as it was".into(),
         Relation::Nan => "NaN".into(),
         Relation::Infinite => "infinite values".into(),
         Relation::NotFinite { nan, infinite } => {

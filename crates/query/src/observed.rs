@@ -146,13 +146,13 @@ pub fn ambiguity_words(graph: &TaskGraph, arg: Argument<'_>) -> Option<String> {
     Some(all.join("; "))
 }
 
-/// `an unattributed change: not what task 0x3 (add) left in its argument 1, and no task is between`.
+/// `an unattributed change: not what task 0x3 (add) left in its argument 1, and no task that was given it is between`.
 #[must_use]
 pub fn unattributed_words(graph: &TaskGraph, change: &Unattributed) -> String {
     let left = graph.task(change.left.task);
     let host = if change.host_writable { "; the host may change this memory at any time" } else { "" };
     format!(
-        "an unattributed change: not what {} left in its {}, and no task is between{host}",
+        "an unattributed change: not what {} left in its {}, and no task that was given it is between{host}",
         task_name(left),
         arg_words(left, change.left.arg_index)
     )

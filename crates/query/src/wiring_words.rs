@@ -47,6 +47,16 @@ pub fn wiring_words(blame: &Blame, difference: &WiringDifference) -> Vec<String>
             let argument = arg_words(task, *arg_index);
             vec![format!("{argument} is {}, {} in the golden", value(*dump), value(*golden))]
         }
+        Rewired::Value { arg_index, first, dump, golden } => {
+            let hex =
+                |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
+            let argument = arg_words(task, *arg_index);
+            vec![
+                format!("{argument}, passed by value, differs from byte {first} on, addresses left out:"),
+                format!("  in the dump    {}", hex(dump)),
+                format!("  in the golden  {}", hex(golden)),
+            ]
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use tensortap_abi::Operation;
+use tensortap_analysis::blame::refusal;
 use tensortap_format::{Dump, Module, Task};
 use tensortap_launch_host::{LaunchError, WorkerOptions};
 use tensortap_values::content_hash;
@@ -414,6 +415,11 @@ impl Shared<'_> {
 
 /// Why a task is no launch.
 fn no_launch(task: Task<'_>) -> Option<String> {
+    if let Some((called, status)) = refusal(task) {
+        return Some(format!(
+            "the driver refused {called} with status {status}, so there is nothing of it to run again"
+        ));
+    }
     if task.operation != Operation::Kernel {
         return Some(format!("it launches no kernel: it is a {}", task.operation.name().replace('_', " ")));
     }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use tensortap_abi::Operation;
-use tensortap_analysis::blame::{BlameOptions, Rerun, RerunTask};
+use tensortap_analysis::blame::{BlameOptions, Rerun, RerunTask, refusal};
 use tensortap_format::{Dump, TaskKey};
 use tensortap_replay::{Outcome, ReplayConfig, ReplayProgress, ReplayReport, Selection, TaskReport};
 
@@ -56,8 +56,13 @@ pub fn rerun(
         if dump.has_programs() {
             // Copies and fills compute nothing that could be run again, and nothing is wrong because of that.
             for task in dump.tasks()?.iter().filter(|task| task.operation != Operation::Kernel) {
-                let what = task.operation.name().replace('_', " ");
-                let why = RerunTask::NoKernel(format!("it launches no kernel: it is a {what}"));
+                let why = match refusal(task) {
+                    Some((called, status)) => format!("the driver refused {called} with status {status}"),
+                    None => {
+                        format!("it launches no kernel: it is a {}", task.operation.name().replace('_', " "))
+                    }
+                };
+                let why = RerunTask::NoKernel(why);
                 outcomes.entry(task.key()).or_insert(why);
             }
         }

@@ -11,6 +11,7 @@ use super::observed;
 use super::producers::{came_near, derive, has_outputs_alone, lacking_of, mark, near_of};
 use super::sources;
 use super::unwritten::{self, Share};
+use super::values;
 use super::wiring::{self, Rewired, WiringDifference};
 use super::{
     Basis, Blame, BlameOptions, ComparedArg, RuleTable, carried_all, count_compared, outside_inputs,
@@ -53,6 +54,7 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     let (elsewhere, misdirected) = sources::differences((&graph, &theirs), &matching, &statuses, &wiring);
     wiring.retain(|difference| sources::matters(difference, &misdirected));
     wiring.extend(elsewhere.values().map(|source| source.difference.clone()));
+    wiring.extend(values::differences((dump, golden), (&graph, &theirs), &matching)?);
     wiring.sort_by_key(|difference| difference.task);
     let mut near = near_inputs(&graph, &theirs, &pairs, &statuses);
     let bare = pairs.iter().filter(|&&(_, other)| has_outputs_alone(theirs.task(other)));
@@ -73,7 +75,11 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     };
     let in_words = |(key, race)| (key, (race, likely::words(runs, &matching, key, race)));
     let likely_races = likely_races.into_iter().map(in_words).collect();
-    let never_written = uninitialised.clone();
+    let mut never_written = uninitialised.clone();
+    never_written.retain(|&(place, arg_index)| {
+        let task = graph.task(place);
+        !task.argument(arg_index).is_some_and(|arg| values::is_value(&graph, task, arg))
+    });
     let written_over =
         observed::excuse((dump, golden), (&graph, &theirs), &matching, &uninitialised, &mut statuses)?;
     uninitialised.retain(|key| !written_over.contains(key));
@@ -157,7 +163,8 @@ fn rewired(wiring: &[WiringDifference]) -> HashSet<(usize, u16)> {
         | Rewired::DoesNotWait(_)
         | Rewired::LostOrder(_)
         | Rewired::Launch { .. }
-        | Rewired::Scalar { .. } => None,
+        | Rewired::Scalar { .. }
+        | Rewired::Value { .. } => None,
     };
     wiring.iter().filter_map(of).collect()
 }

@@ -14,6 +14,7 @@ mod slots;
 mod sources;
 mod stopped;
 mod unwritten;
+pub(crate) mod values;
 mod wiring;
 
 pub(crate) use golden::match_options;

@@ -71,7 +71,14 @@ pub(super) fn stopped(graph: &TaskGraph, golden: &TaskGraph, matching: &Matching
     for task in graph.tasks().iter().filter(is_running) {
         let ended = ended(task);
         if ended.unwrap_or_else(|| !hung_there(task)) {
-            let (task, ended_in_golden) = (task.place(), ended.is_some());
+            // One of which too little was captured to find its partner is none that the golden has not.
+            let is_like = |there: Task<'_>| {
+                there.kernel_names() == task.kernel_names() && there.task_name() == task.task_name()
+            };
+            let mut lonely = matching.only_second.iter().map(|unmatched| golden.task(unmatched.task));
+            let ended_in_golden =
+                ended.is_some() || lonely.any(|there| is_like(there) && !there.is_unfinished());
+            let task = task.place();
             found.push(Stopped { task, how: StopKind::NeverEnded, ended_in_golden });
         }
     }

@@ -4,6 +4,7 @@ use tensortap_abi::DumpStage;
 use tensortap_format::{Argument, Dump, FormatError};
 
 use super::observed::{is_written, lacks_tasks};
+use super::values::is_value;
 use super::{Blame, ComparedArg};
 use crate::compare::unless_gone;
 use crate::graph::TaskGraph;
@@ -46,6 +47,8 @@ pub struct Unwritten {
     pub here: bool,
     /// All of the rest in the golden alone: what it should be is not known.
     pub in_golden: bool,
+    /// It is no memory, but was passed by value, and may hold addresses of its run.
+    pub is_value: bool,
 }
 
 /// What a look at a record came to.
@@ -98,10 +101,17 @@ pub(crate) fn look_at(
     (task, partner): (usize, usize),
     (arg_index, stage): (u16, DumpStage),
 ) -> Result<Looked, FormatError> {
+    let argument = graph.task(task).argument(arg_index);
+    if argument.is_some_and(|arg| is_value(graph, graph.task(task), arg)) {
+        let unwritten = Unwritten { in_both: Share::All, is_value: true, ..Unwritten::default() };
+        return Ok(Looked { unwritten, masked: None });
+    }
     let here = untouched(dump, graph, (task, arg_index), stage)?;
     let there = untouched(golden, theirs, (partner, arg_index), stage)?;
-    let of =
-        |in_both, here, in_golden| Looked { unwritten: Unwritten { in_both, here, in_golden }, masked: None };
+    let of = |in_both, here, in_golden| Looked {
+        unwritten: Unwritten { in_both, here, in_golden, is_value: false },
+        masked: None,
+    };
     match (&here, &there) {
         (Untouched::Nothing, Untouched::Nothing) => return Ok(Looked::default()),
         (Untouched::All, Untouched::All) => return Ok(of(Share::All, false, false)),
@@ -148,6 +158,7 @@ fn masked(
         in_both: Share::of(in_both, all),
         here: rest > 0 && only_here == rest,
         in_golden: rest > 0 && only_there == rest,
+        is_value: false,
     };
     Looked { unwritten, masked: (in_both > 0).then_some(ours) }
 }

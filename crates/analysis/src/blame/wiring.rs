@@ -70,6 +70,17 @@ pub enum Rewired {
         /// Its bits in the golden.
         golden: u64,
     },
+    /// Something that was passed by value differs, and not in its addresses alone.
+    Value {
+        /// Argument.
+        arg_index: u16,
+        /// The first byte that differs.
+        first: usize,
+        /// What the dump has from there on.
+        dump: Vec<u8>,
+        /// What the golden has there.
+        golden: Vec<u8>,
+    },
 }
 
 /// A buffer that a task was given instead of the one that its partner in the golden was given.

@@ -85,7 +85,7 @@ fn conclude(
     if output.json {
         return output.document(&RecordingDocument::of(report));
     }
-    output.summary(&text::of(report, missing));
+    output.summary(&text::of(report, missing, &args.left_out()));
     Ok(())
 }
 
@@ -172,6 +172,12 @@ impl RecordArgs {
         config.max_range = self.max_range;
         config.environment.clone_from(&self.env);
         Ok(config)
+    }
+
+    /// What it is told not to record.
+    fn left_out(&self) -> Vec<&'static str> {
+        let options = [(self.no_opencl, "OpenCL (--no-opencl)"), (self.no_cuda, "CUDA (--no-cuda)")];
+        options.into_iter().filter_map(|(is_left_out, words)| is_left_out.then_some(words)).collect()
     }
 
     fn dump(&self) -> Result<DumpConfig, UsageError> {

@@ -278,6 +278,58 @@ fn variables_are_set_before_a_launch_and_compared_behind_it_whatever_image_has_o
 }
 
 #[test]
+fn a_value_inside_of_a_structure_that_differs_is_told_and_addresses_are_not() {
+    let bench = Bench::new();
+    let plan = |blocks: &str, k: u32| {
+        format!(
+            "{blocks}alloc 0 1000\nalloc 1 1000\nfill 0 0 0 100 1000\nfill 0 1 0 7 1000\nfold 0 0 0 1 0 {k} 800 0\nread 0 1 0 1000 1\n"
+        )
+    };
+    // Memory lies elsewhere in the second, which is all that differs.
+    for (name, blocks, k) in
+        [("golden", "", 5), ("moved", "alloc 5 5000\nalloc 6 7000\n", 5), ("other", "", 6)]
+    {
+        succeeded(&bench.program(&plan(blocks, k), Some((name, ""))).output().unwrap());
+    }
+    let said = |verb: &str, run: &str, golden: &str| {
+        let output = bench.again(&format!("{verb} {run} {golden}"), &[]);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.code(), text.split_whitespace().collect::<Vec<_>>().join(" "))
+    };
+    let (code, text) = said("blame", "moved", "--golden golden");
+    assert!(code == Some(0) && !text.contains("orchestration"), "{text}");
+    assert_eq!(said("diff", "moved", "golden").0, Some(0));
+    let (code, text) = said("blame", "other", "--golden golden");
+    assert_eq!(code, Some(1), "{text}");
+    let words = "argument 0, passed by value, differs from byte 24 on, addresses left out: in the dump 06 in the golden 05";
+    assert!(text.contains(words) && !text.contains("memory that no recorded task wrote"), "{text}");
+    let (code, text) = said("diff", "other", "golden");
+    assert!(code == Some(1) && text.contains("1 record passed by value"), "{text}");
+    // What is a number by itself is judged.
+    for k in [5, 6] {
+        let plan = format!("alloc 0 8\nput 0 0 0 {k} 8 0\n");
+        succeeded(&bench.program(&plan, Some((&format!("put{k}"), ""))).output().unwrap());
+    }
+    let (code, text) = said("diff", "put6", "put5 --kind scalar");
+    assert!(code == Some(1) && text.contains("FAIL: 1 record outside its rule"), "{text}");
+}
+
+#[test]
+fn a_launch_that_was_refused_is_not_run_again_and_called_what_it_was() {
+    let bench = Bench::new();
+    // A launch by whose image the dump is one of CUDA's, and one that the driver does not take.
+    succeeded(
+        &bench.program("alloc 0 300\nput 0 0 0 1 9 0\nrefused 0 4\n", Some(("run", ""))).output().unwrap(),
+    );
+    let report = bench.replay("run --task 0x2", &[]);
+    assert!(
+        reasons(&report, "refused")[0].starts_with("the driver refused "),
+        "{:?}",
+        reasons(&report, "refused")
+    );
+}
+
+#[test]
 fn one_launch_becomes_a_case_of_its_own() {
     let bench = Bench::new();
     bench.recorded(PLAN, "");

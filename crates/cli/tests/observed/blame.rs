@@ -195,7 +195,10 @@ fn blame_stops_at_an_unattributed_change_with_both_ends() {
     let tasks = document["tasks"].as_array().unwrap();
     let left = tasks.iter().find(|other| other["task_id"] == task["raced_with"]["task_id"]).unwrap();
     assert_eq!((&left["kernels"][0], &left["label"]), (&"add".into(), &"ok".into()));
-    assert!(text.contains("an unattributed change") && text.contains("and no task is between"), "{text}");
+    assert!(
+        text.contains("an unattributed change") && text.contains("and no task that was given it is between"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -59,7 +59,8 @@ fn a_launch_that_never_ended_is_the_headline() {
     let (stopped, text) = blamed(Second::Hangs, Second::Ends);
     assert_eq!((&stopped[0]["how"], &stopped[0]["status"]), (&"never_ended".into(), &Value::Null));
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let first = "FAIL: task 0x4 (second) never ended: it was running when the run ended, and ";
+    let first =
+        "FAIL: task 0x4 (second) never ended: it was running when the run ended, and ended in the golden";
     assert!(text.starts_with(first), "{text}");
     let (stopped, text) = blamed(Second::Hangs, Second::Hangs);
     assert_eq!(stopped, json!([]), "{text}");

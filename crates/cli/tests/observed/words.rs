@@ -56,8 +56,7 @@ fn every_view_says_what_was_observed_where_a_role_stands() {
     assert!(left.contains(why) && left.contains("argument 1, same"), "{left}");
     assert!(words("host").contains("ambiguous: the host may change this memory at any time"));
     let found = words("found");
-    let change =
-        "an unattributed change: not what task 0x1 (left) left in its argument 1, and no task is between";
+    let change = "an unattributed change: not what task 0x1 (left) left in its argument 1, and no task that was given it is between";
     assert!(found.contains(change), "{found}");
     let page = document(dir.path(), &["show", dump, "found"]);
     let end = &page["arguments"][0]["unattributed_change"]["left_by"];

@@ -182,6 +182,16 @@ fn nothing_recorded_is_said_with_the_likely_cause() {
     assert!(Dump::open(&bench.path("run")).is_err());
 
     let bench = Bench::new();
+    let output = bench.recorder("--no-opencl").args(["sh", "-c", "kill -SEGV $$"]).output().unwrap();
+    let said = stderr(&output);
+    assert!(
+        output.status.code() == Some(139)
+            && said.contains("; of OpenCL (--no-opencl) nothing was to be")
+            && said.contains("ended     by SIGSEGV (11)"),
+        "{said}"
+    );
+
+    let bench = Bench::new();
     let script = bench.path("mpirun");
     fs::write(&script, "#!/bin/sh\n").unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();

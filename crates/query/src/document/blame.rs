@@ -340,6 +340,10 @@ fn wiring(blame: &Blame, difference: &WiringDifference) -> WiringDocument {
         Rewired::Scalar { arg_index, dump, golden } => {
             (Some(*arg_index), "scalar", json!(format!("{dump:#018x}")), json!(format!("{golden:#018x}")))
         }
+        Rewired::Value { arg_index, first, dump, golden } => {
+            let bytes = |bytes: &[u8]| json!({"first": first, "bytes": bytes});
+            (Some(*arg_index), "value", bytes(dump), bytes(golden))
+        }
     };
     let words = wiring_words(blame, difference);
     WiringDocument { task_id: ours(difference.task), arg_index, what, dump, golden, words }

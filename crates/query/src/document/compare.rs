@@ -56,8 +56,8 @@ pub struct NeverWrittenDocument {
 pub fn never_written(outcome: &Outcome, unwritten: &Unwritten) -> Option<NeverWrittenDocument> {
     let all = (unwritten.in_both == Share::All).then(|| evidence_written(outcome, unwritten));
     let words = all.into_iter().chain(unwritten_lines(unwritten)).collect();
-    let Unwritten { in_both, here, in_golden } = *unwritten;
-    (*unwritten != Unwritten::default()).then_some(NeverWrittenDocument {
+    let Unwritten { in_both, here, in_golden, is_value } = *unwritten;
+    (*unwritten != Unwritten::default() && !is_value).then_some(NeverWrittenDocument {
         in_both: match in_both {
             Share::None => "none",
             Share::Some(_) => "some",

@@ -45,5 +45,11 @@ pub(super) fn run(
     }
     drop(progress);
     report.notes.iter().for_each(|note| output.note(note));
+    if args.reference && !report.replayed_on.is_empty() && report.replayed_on == report.captured_on {
+        let device = report.replayed_on.join(", ");
+        output.note(format!(
+            "{device} is the device it was captured on: that it makes the same again does not say that it is right"
+        ));
+    }
     Ok((rerun, report.given))
 }

@@ -60,6 +60,10 @@ pub fn write(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
             "  {records} {hold} memory that no task of either run ever wrote, and that differs by nature: not judged"
         )?;
     }
+    if diff.by_value() > 0 {
+        let records = counted(diff.by_value() as u64, "record");
+        writeln!(out, "  {records} passed by value, which may hold addresses of a run: not judged")?;
+    }
     write_rows(out, report)?;
     write_details(out, report)?;
     write_unmatched(out, report)?;
@@ -95,8 +99,10 @@ fn write_details(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()>
 }
 
 fn what(diff: &Diff, failing: usize) -> String {
-    let (lonely, unknown) =
-        (diff.unmatched.len(), diff.rows.len() - diff.compared() - diff.gone() - diff.never_written());
+    let (lonely, unknown) = (
+        diff.unmatched.len(),
+        diff.rows.len() - diff.compared() - diff.gone() - diff.never_written() - diff.by_value(),
+    );
     let compared = match (failing, lonely, unknown) {
         _ if diff.compared() == 0 => "nothing could be compared".into(),
         (0, 0, 0) if diff.gone() > 0 => "every record that is still there is within its rule".into(),

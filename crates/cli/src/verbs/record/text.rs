@@ -53,12 +53,12 @@ pub fn waiting(processes: &[&ProcessEntry]) -> String {
     format!("the command has ended; waiting for {}{more} to end, too", names.join(", "))
 }
 
-/// The summary of a recording.
-pub fn of(report: &RecordingReport, missing: &[RecordingLibrary]) -> String {
+/// The summary of a recording, for which some things were left out.
+pub fn of(report: &RecordingReport, missing: &[RecordingLibrary], left_out: &[&str]) -> String {
     let processes = &report.run.processes;
     let all = total(processes);
     if processes.is_empty() {
-        return nothing(report, missing);
+        return nothing(report, missing, left_out);
     }
     let (count, records) =
         (counted_in(processes.len() as u64, "process", "processes"), counted(all.records, "record"));
@@ -204,7 +204,7 @@ fn refusals(processes: &[ProcessEntry]) -> Vec<String> {
 }
 
 /// Nothing was recorded, and why that may be.
-fn nothing(report: &RecordingReport, missing: &[RecordingLibrary]) -> String {
+fn nothing(report: &RecordingReport, missing: &[RecordingLibrary], left_out: &[&str]) -> String {
     let folder = quoted(&report.dir);
     let why = match report.why_nothing {
         None => "what called was turned away or could not be recorded",
@@ -230,5 +230,11 @@ fn nothing(report: &RecordingReport, missing: &[RecordingLibrary]) -> String {
              docs/recording.md say which)"
         }
     };
-    format!("nothing was recorded: {why}\n  {:LABEL$} {folder}\n", "folder")
+    let left_out = match left_out {
+        [] => String::new(),
+        left_out => format!("; of {} nothing was to be", left_out.join(" and ")),
+    };
+    let ended = ended_words(report.run.exit_code, report.run.signal);
+    let ended = ended.map_or_else(String::new, |ended| format!("  {:LABEL$} {ended}\n", "ended"));
+    format!("nothing was recorded: {why}{left_out}\n{ended}  {:LABEL$} {folder}\n", "folder")
 }

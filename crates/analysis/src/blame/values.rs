@@ -1,0 +1,113 @@
+//! Values that launches were given by value, such as a structure, and that are others than in the golden.
+//!
+//! They hold addresses, which differ from run to run, and bytes between their members, which nobody set. So a difference is told and is evidence against nobody.
+
+use tensortap_abi::{DumpStage, Role};
+use tensortap_format::{Argument, Dump, FormatError, Task};
+
+use super::wiring::{Rewired, WiringDifference};
+use crate::compare::unless_gone;
+use crate::graph::TaskGraph;
+use crate::matching::Matching;
+
+/// Larger ones are not looked into.
+const MOST_BYTES: u64 = 1 << 16;
+/// Bytes of a difference that are told.
+const MOST_TOLD: usize = 8;
+/// Addresses that no argument stands for look like this: those of this machine's processes and of devices that share them.
+const ADDRESSES: std::ops::Range<u64> = 1 << 44..1 << 47;
+
+/// Whether an argument of a launch was passed by value: of memory that it was given nobody knows the role.
+pub(crate) fn is_value(graph: &TaskGraph, task: Task<'_>, arg: Argument<'_>) -> bool {
+    let is_read_only = arg.role_known && arg.role == Role::Input && !arg.is_scalar();
+    graph.observations().is_some() && is_read_only && !task.kernel_names().is_empty()
+}
+
+/// The first difference in each such value of tasks that are partners, addresses left out.
+///
+/// # Errors
+/// A file cannot be read.
+pub(super) fn differences(
+    (dump, golden): (&Dump, &Dump),
+    (graph, theirs): (&TaskGraph, &TaskGraph),
+    matching: &Matching,
+) -> Result<Vec<WiringDifference>, FormatError> {
+    let mut found = Vec::new();
+    for (place, partner) in matching.partner.iter().enumerate().filter_map(|(t, p)| Some((t, (*p)?))) {
+        let (task, partner) = (graph.task(place), theirs.task(partner));
+        for arg in task.arguments().filter(|arg| is_value(graph, task, *arg)) {
+            let Some(other) = partner.argument(arg.arg_index) else { continue };
+            if arg.hash_before() == other.hash_before() {
+                continue;
+            }
+            let Some((ours, golden)) = content(dump, arg)?.zip(content(golden, other)?) else { continue };
+            let is_address = |at: usize| {
+                let name = format!("{}+{at}", arg.arg_index);
+                let stands_for = |task: Task<'_>| {
+                    task.arguments().any(|arg| task.arg_name(arg.arg_index) == Some(&name[..]))
+                };
+                stands_for(task) && stands_for(partner)
+            };
+            let arg_index = arg.arg_index;
+            found.extend(first_difference(&ours, &golden, is_address).map(|(first, dump, golden)| {
+                WiringDifference { task: place, what: Rewired::Value { arg_index, first, dump, golden } }
+            }));
+        }
+    }
+    Ok(found)
+}
+
+fn content(dump: &Dump, arg: Argument<'_>) -> Result<Option<Vec<u8>>, FormatError> {
+    let captured = arg.captured(DumpStage::BeforeDispatch);
+    let captured = captured.filter(|captured| captured.is_stored() && captured.bytes <= MOST_BYTES);
+    let Some(captured) = captured else { return Ok(None) };
+    Ok(unless_gone(dump.payload(&dump.record(captured.record)?))?.map(|bytes| bytes.to_vec()))
+}
+
+/// Where two values differ first, and what either has there. Words that are addresses are left out.
+fn first_difference(
+    ours: &[u8],
+    golden: &[u8],
+    is_address: impl Fn(usize) -> bool,
+) -> Option<(usize, Vec<u8>, Vec<u8>)> {
+    let word = |bytes: &[u8], at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+    let looks_like_one = |bytes: &[u8], at| word(bytes, at).is_some_and(|word| ADDRESSES.contains(&word));
+    let is_left_out = |at: usize| {
+        let at = at / 8 * 8;
+        looks_like_one(ours, at) && looks_like_one(golden, at) || is_address(at)
+    };
+    let differs = |at: &usize| ours[*at] != golden[*at] && !is_left_out(*at);
+    let all = ours.len().min(golden.len());
+    let first = (0..all).find(differs)?;
+    let end = (first..all).take(MOST_TOLD).take_while(differs).last().map_or(first, |last| last + 1);
+    Some((first, ours[first..end].to_vec(), golden[first..end].to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_bytes_that_differ_and_are_no_address_are_told() {
+        let value = |address: u64, inside: u64, count: u32, by: f32| {
+            [&address.to_le_bytes()[..], &inside.to_le_bytes(), &count.to_le_bytes(), &by.to_le_bytes()]
+                .concat()
+        };
+        let golden = value(0x7f00_1234_5000, 0x3_0200_0000, 5, 1.5);
+        let found = |other: &[u8]| first_difference(&golden, other, |at| at == 8);
+        assert_eq!(found(&golden), None);
+        assert_eq!(found(&value(0x7e00_0000_0000, 0x4_0200_0000, 5, 1.5)), None, "addresses");
+        assert_eq!(
+            found(&value(0x7e00_0000_0000, 1, 261, 1.5)),
+            Some((17, vec![0], vec![1])),
+            "bytes of a number that differ"
+        );
+        assert_eq!(
+            found(&value(7, 1, 5, 1.5)).map(|(first, ..)| first),
+            Some(0),
+            "no address in one of them"
+        );
+        let (first, ours, theirs) = found(&value(0x7e00_0000_0000, 1, 5, -2.5)).unwrap();
+        assert_eq!((first, ours, theirs), (22, vec![0xc0, 0x3f], vec![0x20, 0xc0]));
+    }
+}
