@@ -134,6 +134,13 @@ fn why_not_again(dump: &Dump, task: Task<'_>) -> Option<String> {
             "{arguments} could not be captured, so no replay is exact; `show` says which, and why"
         ));
     }
+    let captured = task.arguments().len() as u64;
+    if task.argument_total().is_some_and(|total| captured < total.into()) {
+        let kernels = task.kernel_names().join(",");
+        return Some(format!(
+            "some of its arguments were left out: record it with --dump-func {kernels} alone"
+        ));
+    }
     let tensors = task.arguments().filter(|arg| !arg.is_scalar());
     let missing = tensors.filter(|arg| !arg.before.is_some_and(|before| before.is_stored())).count();
     (missing > 0).then(|| {

@@ -20,8 +20,8 @@ const NOT_TOLD: &str = "it was memory that no task had written, and without cont
 type Args<T> = HashMap<(usize, u16), T>;
 
 /// Of arguments outside their rules: those that no task of either run ever wrote; and for those that a task may have written which
-/// nothing orders with theirs, though the golden does, that task. Of a dump from which tasks were filtered there are none of either: they may have
-/// written, or ordered them.
+/// nothing orders with theirs, though the golden does, that task. Of a golden from which tasks were filtered there are none of the first kind, and of such a dump none of
+/// the second: those may have written, or ordered them.
 pub(super) fn compared(
     (dump, golden): (&Dump, &Dump),
     (graph, theirs): (&TaskGraph, &TaskGraph),
@@ -48,8 +48,8 @@ pub(super) fn compared(
             let key = (task.place(), arg.arg_index);
             let there = partner.argument(arg.arg_index);
             let is_never_written = |there| is_never_written((graph, task, arg), (theirs, partner, there));
-            let is_whole = !is_filtered && !is_golden_filtered;
-            if is_outside && is_whole && there.is_some_and(is_never_written) {
+            // Where nothing was left out of the golden it says that nobody writes it, whatever was left out here.
+            if is_outside && !is_golden_filtered && there.is_some_and(is_never_written) {
                 uninitialised.insert(key);
             }
             let is_ordered_there = |&other: &usize| {

@@ -240,13 +240,15 @@ fn gap(dump: &Dump, tasks: &Tasks) -> Option<String> {
     if dump.info().dump_level == DumpLevel::Marked as u32 {
         Some("only marked arguments were captured".into())
     } else if filtered > 0 {
-        Some(format!("filters kept {filtered} records out"))
+        let records = if filtered == 1 { "record" } else { "records" };
+        Some(format!("filters kept {filtered} {records} out"))
     } else if lost > 0 || !dump.gaps().is_empty() {
         Some("records were lost".into())
     } else if dump.tail() != Tail::Closed {
         Some("the dump was not closed".into())
     } else if uncaptured > 0 {
-        Some(format!("{uncaptured} arguments could not be captured"))
+        let arguments = if uncaptured == 1 { "argument" } else { "arguments" };
+        Some(format!("{uncaptured} {arguments} could not be captured"))
     } else {
         None
     }

@@ -58,13 +58,12 @@ impl<C: Fn(usize, Argument<'_>) -> Carried> Labeller<'_, C> {
             }
             _ if self.inputs.elsewhere.contains_key(&key) => self.of_elsewhere(task.place(), arg),
             true => Cause::Fed(UNINITIALISED.into()),
-            false => match &self.graph.gap {
-                None => Cause::Fed("memory that no recorded task wrote before".into()),
-                Some(gap) => Cause::Unknown(format!(
-                    "argument {} is memory that no recorded task wrote before, and {gap}: a task that was not captured may have written it",
-                    arg.arg_index
-                )),
-            },
+            false => Cause::Fed(match &self.graph.gap {
+                None => "memory that no recorded task wrote before".into(),
+                Some(gap) => format!(
+                    "memory that no recorded task wrote before, and {gap}: a task that was not captured may have written it"
+                ),
+            }),
         }
     }
 
