@@ -19,9 +19,10 @@
 //! where the two have no number in common, to the one that stands in the same place.
 
 mod pairing;
+mod reasons;
 mod signature;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use tensortap_format::Tasks;
 
@@ -127,13 +128,6 @@ fn step_key(first: &TaskGraph, second: &TaskGraph) -> StepKey {
 fn same_identities(first: &TaskGraph, second: &TaskGraph) -> bool {
     let keys = |graph: &TaskGraph| graph.tasks().iter().map(|t| t.key()).collect::<HashSet<_>>();
     keys(first) == keys(second)
-}
-
-/// How many there are of each.
-fn counts(locals: &[u64]) -> HashMap<u64, usize> {
-    let mut counts = HashMap::new();
-    locals.iter().for_each(|local| *counts.entry(*local).or_insert(0) += 1);
-    counts
 }
 
 #[cfg(test)]

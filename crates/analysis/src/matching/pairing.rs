@@ -5,8 +5,9 @@ use std::hash::Hash;
 
 use tensortap_format::{Task, TaskKey};
 
+use super::Matching;
+use super::reasons::{Side, unmatched};
 use super::signature::{Gathered, Traits, hash_of};
-use super::{Matching, Unmatched, counts};
 use crate::graph::TaskGraph;
 use crate::parallel::both;
 
@@ -130,22 +131,9 @@ impl<'g> Pairing<'g> {
             return Matching { partner: self.partner, ..Matching::default() };
         }
         let [ours, theirs] = self.locals(traits);
-        let (few, many) = (counts(&ours), counts(&theirs));
-        let only = |open: Vec<usize>, graph: &TaskGraph, locals: &[u64], other: &str| -> Vec<Unmatched> {
-            let reason = |task: usize| {
-                let kernels = what_runs(graph.task(task));
-                let count = |counts: &HashMap<u64, usize>| counts.get(&locals[task]).copied().unwrap_or(0);
-                match (count(&few), count(&many)) {
-                    (0, _) | (_, 0) => format!("the {other} has no task of {kernels} with such arguments"),
-                    (few, many) => {
-                        format!("such tasks of {kernels}: {few} in the dump, {many} in the golden")
-                    }
-                }
-            };
-            open.into_iter().map(|task| Unmatched { task, reason: reason(task) }).collect()
-        };
-        let only_first = only(self.open_first().collect(), self.first, &ours, "golden");
-        let only_second = only(self.open_second().collect(), self.second, &theirs, "dump");
+        let dump = Side { graph: self.first, locals: ours, open: self.open_first().collect() };
+        let golden = Side { graph: self.second, locals: theirs, open: self.open_second().collect() };
+        let [only_first, only_second] = unmatched(&dump, &golden);
         Matching { partner: self.partner, only_first, only_second }
     }
 
@@ -251,12 +239,4 @@ fn pairs_behind(graph: &TaskGraph, task: Task<'_>, pairs: &[Option<usize>]) -> G
 /// Hashes of what a task was given.
 fn contents(task: Task<'_>) -> Vec<Option<u128>> {
     task.inputs().map(|arg| arg.hash_before()).collect()
-}
-
-/// The kernels of a task, or what it is called where it runs none: a copy, a write by the host.
-fn what_runs(task: Task<'_>) -> String {
-    match &task.kernel_names()[..] {
-        [] => task.task_name().unwrap_or(task.facts().operation.name()).to_owned(),
-        kernels => kernels.join("+"),
-    }
 }

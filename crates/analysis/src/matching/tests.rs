@@ -1,4 +1,7 @@
 use super::*;
+use tensortap_abi::DType;
+use tensortap_geometry::Layout;
+
 use crate::graph::testing::{TaskMaker, graph_of};
 
 fn graph(tasks: Vec<TaskMaker>) -> TaskGraph {
@@ -108,6 +111,20 @@ fn interchangeable_tasks_are_paired_in_order() {
     let make =
         || graph((0..4).map(|n| TaskMaker::new(n, "fill").output(0x1000 * (n + 1), "zero").at(n)).collect());
     assert!(matched(&make(), &make()).iter().all(|(id, partner)| *partner == Some(*id)));
+}
+
+#[test]
+fn what_is_of_another_size_says_so() {
+    let of = |count: u64| {
+        let row = Layout::contiguous(&[count], 32).unwrap();
+        graph(vec![TaskMaker::new(0, "fill").output(0x1000, "zero").view(0x1000, DType::Float32, row).at(1)])
+    };
+    let matching = match_tasks(&of(1280), &of(1024), MatchOptions::default());
+    let [one] = &matching.only_first[..] else { panic!("{matching:?}") };
+    assert_eq!(
+        one.reason,
+        "the golden has no task of fill with such arguments; in one without a partner there argument 0 has shape [1024], and here [1280]"
+    );
 }
 
 #[test]
