@@ -141,6 +141,8 @@ fn a_program_that_leaves_with_work_under_way_does_so_and_the_work_is_named() {
     succeeded(&output);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(said.matches("under way when the process ended").count(), 1, "{said}");
+    let words = "in flight 1 task had not completed when the run ended: task 0x2 (put)";
+    assert!(said.contains("complete, ") && said.contains(words), "{said}");
     let dump = bench.dump("run");
     let tasks = dump.tasks().unwrap();
     let mut ended: Vec<(u64, bool)> =
@@ -151,6 +153,16 @@ fn a_program_that_leaves_with_work_under_way_does_so_and_the_work_is_named() {
         ranges(&dump).iter().map(|record| dump.payload(record).unwrap().to_vec()).collect();
     assert_eq!(contents, [vec![0xA5; 12_000], bytes(3..3003)]);
     assert_eq!(dump.uncaptured().unwrap().len(), 2, "what the other was given, and what it left");
+}
+
+#[test]
+fn content_beyond_a_limit_is_told_when_the_recording_ends() {
+    let bench = Bench::new();
+    let plan = "alloc 0 3000\nput 0 0 0 3 3000 0\nput 0 0 0 7 3000 0\n";
+    let output = bench.program(plan, Some(("run", "--dump-max-bytes 13000"))).output().unwrap();
+    succeeded(&output);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("KiB of content, by filters and limits") && !said.contains("0 records,"), "{said}");
 }
 
 #[test]

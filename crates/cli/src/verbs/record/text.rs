@@ -83,7 +83,7 @@ pub fn of(report: &RecordingReport, missing: &[RecordingLibrary], left_out: &[&s
     for (process, words) in in_flight(report) {
         let _ = writeln!(text, "  {:width$} {process}{words}", "in flight");
     }
-    if all.filtered_records > 0 {
+    if all.filtered_records > 0 || all.filtered_bytes > 0 {
         let _ = writeln!(text, "  {:width$} {}", "kept out", kept_out(&all));
     }
     let _ = writeln!(text, "  {:width$} {}", "losses", losses(report).unwrap_or_else(|| "none".into()));
@@ -92,13 +92,15 @@ pub fn of(report: &RecordingReport, missing: &[RecordingLibrary], left_out: &[&s
     text
 }
 
+/// Records of a dump that is read for its closing line at most.
+const MOST_READ: u64 = 100_000;
+
 /// `12 records, 4.00 KiB of content, by filters and limits (--dump-…)`.
 fn kept_out(all: &DumpCounters) -> String {
-    let content = match all.filtered_bytes {
-        0 => String::new(),
-        filtered => format!(", {} of content", bytes(filtered)),
-    };
-    format!("{}{content}, by filters and limits (--dump-…)", counted(all.filtered_records, "record"))
+    let records = (all.filtered_records > 0).then(|| counted(all.filtered_records, "record"));
+    let content = (all.filtered_bytes > 0).then(|| format!("{} of content", bytes(all.filtered_bytes)));
+    let kept_out: Vec<String> = [records, content].into_iter().flatten().collect();
+    format!("{}, by filters and limits (--dump-…)", kept_out.join(", "))
 }
 
 /// That filters have left nothing, where they have.
@@ -123,10 +125,15 @@ pub fn nothing_kept(report: &RecordingReport) -> Option<String> {
 /// Of processes that did not end in order, what was running there, each with its folder where there are several.
 fn in_flight(report: &RecordingReport) -> Vec<(String, String)> {
     let several = report.run.processes.len() > 1;
-    let processes = report.run.processes.iter().filter(|process| process.status != "complete").take(NAMED);
+    // A program may end in order and leave commands behind that nobody waited for: only tasks say so, and to read all of a large dump takes a while.
+    let is_small =
+        |process: &ProcessEntry| process.counts.as_ref().is_some_and(|counts| counts.records <= MOST_READ);
+    let processes = report.run.processes.iter();
+    let processes = processes.filter(|process| process.status != "complete" || is_small(process)).take(NAMED);
     let words = |process: &ProcessEntry| {
         let dump = Dump::open(&report.dir.join(&process.folder)).ok()?;
-        dump.footer()?.in_flight.as_ref().filter(|tasks| !tasks.is_empty())?;
+        let are_named = dump.footer()?.in_flight.as_ref().is_some_and(|tasks| !tasks.is_empty());
+        (are_named || process.status == "complete").then_some(())?;
         let words = in_flight_words(&load(&dump, &[]).ok()?)?;
         Some((if several { format!("{}: ", process.folder) } else { String::new() }, words))
     };
