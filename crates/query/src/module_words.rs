@@ -90,7 +90,10 @@ pub fn other_programs(dump: &Dump, golden: &Dump) -> Vec<OtherProgram> {
         let Some(theirs) = there.get(kernel).filter(|theirs| *theirs != ours) else { continue };
         let only = |one: &BTreeSet<Code>, other: &BTreeSet<Code>| one.difference(other).next().cloned();
         let words = match (only(ours, theirs), only(theirs, ours)) {
-            (Some(ours), Some(theirs)) => ours.differs_from(&theirs),
+            (Some(ours), Some(theirs)) => {
+                let line = first_line((dump, &ours), (golden, &theirs)).unwrap_or_default();
+                format!("{}{line}", ours.differs_from(&theirs))
+            }
             (Some(ours), None) => format!("also {}, not so in the golden", ours.words()),
             (None, Some(theirs)) => format!("in the golden also {}", theirs.words()),
             (None, None) => continue,
@@ -134,6 +137,39 @@ impl Code {
         });
         [built, code].into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
+}
+
+/// What is shown of a line: characters, and how many of them are those before the first that differs.
+const LINE_CHARS: usize = 60;
+const BEFORE_CHARS: usize = 20;
+
+/// Where two sources differ first: `, first in line 7: ..., in the golden ...`; `None` where they do not, or are not both kept.
+fn first_line((dump, ours): (&Dump, &Code), (golden, theirs): (&Dump, &Code)) -> Option<String> {
+    let text = |dump: &Dump, code: &Code| {
+        let is_it = |module: &Module| module.hash == code.hash && module.kind.name() == code.kind;
+        let image = dump.modules().into_iter().find(is_it)?.image(dump.dir()).ok()?;
+        String::from_utf8(image).ok().filter(|_| code.is_source)
+    };
+    let (ours, theirs) = (text(dump, ours)?, text(golden, theirs)?);
+    let (mut ours, mut theirs, mut number) = (ours.lines(), theirs.lines(), 1);
+    let (here, there) = loop {
+        match (ours.next(), theirs.next()) {
+            (None, None) => return None,
+            (here, there) if here != there => break (here, there),
+            _ => number += 1,
+        }
+    };
+    let same = here.unwrap_or_default().chars().zip(there.unwrap_or_default().chars());
+    let skipped = same.take_while(|(ours, theirs)| ours == theirs).count().saturating_sub(BEFORE_CHARS);
+    let shown = |line: Option<&str>| match line {
+        None => "nothing".to_owned(),
+        Some(line) => {
+            let cut = if skipped > 0 { "…" } else { "" };
+            let part: String = line.chars().skip(skipped).take(LINE_CHARS).collect();
+            format!("`{cut}{}`", printable(&part))
+        }
+    };
+    Some(format!(", first in line {number}: {}, in the golden {}", shown(here), shown(there)))
 }
 
 /// The code of each kernel by its name; a program may have built one more than once.
