@@ -144,7 +144,7 @@ fn someone_who_gets_only_the_page_can_name_kernel_layer_and_kind_of_error() {
         ),
         (
             "add_residual=stale",
-            ["Kernel add_residual", "layer 0 / attention", "what it came with: the task wrote nothing"],
+            ["Kernel add_residual", "layer 0 / attention", "what it came with: the task left it"],
         ),
     ] {
         folder.tensortap(&format!("{run} --out d --inject-fault {fault}"));
