@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tensortap::{BuildMode, DeviceMode, DumpConfig, DumpLevel, RUNTIMES, RunConfig, RunFailure};
 use tensortap_abi::{
@@ -175,8 +175,14 @@ fn threads() -> BTreeSet<String> {
     names.flatten().map(|name| name.trim().to_string()).collect()
 }
 
-/// Threads seen while a run lasts, ended once they were seen.
-fn threads_of_a_run(dump: Option<DumpConfig>) -> BTreeSet<String> {
+/// Threads that a dump has on the host.
+const HELPERS: [&str; 2] = ["tt-collector", "tt-heartbeat"];
+/// How long a run is watched for them, where they are to come and where not.
+const LONGEST: Duration = Duration::from_secs(20);
+const MOMENT: Duration = Duration::from_millis(300);
+
+/// Threads seen while a run lasts, ended once those of a dump were seen, if they are `expected`.
+fn threads_of_a_run(dump: Option<DumpConfig>, expected: bool) -> BTreeSet<String> {
     let folder = tempfile::tempdir().expect("a folder");
     let mut config = RunConfig::new("hang");
     config.registry = tensortap_test_scenes::all();
@@ -185,10 +191,12 @@ fn threads_of_a_run(dump: Option<DumpConfig>) -> BTreeSet<String> {
     config.stall_timeout = None;
     config.dump = dump;
     config.out = Some(folder.path().join("dump"));
-    let mut seen = BTreeSet::new();
+    // A thread gives itself its name, and may be late: those that are looked for have a while to come, and all others a moment.
+    let (mut seen, began) = (BTreeSet::new(), Instant::now());
     let report = tensortap::run_observed(&config, &mut |_| {
-        seen = threads();
-        false
+        seen.extend(threads());
+        let has_all = HELPERS.iter().all(|name| seen.contains(*name));
+        !has_all && began.elapsed() < if expected { LONGEST } else { MOMENT }
     });
     let status = report
         .or_else(tensortap::Error::into_report)
@@ -203,11 +211,11 @@ fn threads_of_a_run(dump: Option<DumpConfig>) -> BTreeSet<String> {
 #[test]
 fn the_host_starts_no_collector_without_a_dump() {
     // In this order: what hangs in a thread is left behind.
-    let helpers = |seen: &BTreeSet<String>| ["tt-collector", "tt-heartbeat"].map(|name| seen.contains(name));
-    let without = threads_of_a_run(None);
+    let helpers = |seen: &BTreeSet<String>| HELPERS.map(|name| seen.contains(name));
+    let without = threads_of_a_run(None, false);
     assert!(without.iter().any(|name| name.starts_with("tt-sched")), "{without:?}");
     assert_eq!(helpers(&without), [false, false], "{without:?}");
-    let nothing = threads_of_a_run(Some(DumpConfig::new(DumpLevel::Off)));
+    let nothing = threads_of_a_run(Some(DumpConfig::new(DumpLevel::Off)), false);
     assert_eq!(helpers(&nothing), [false, false], "{nothing:?}");
-    assert_eq!(helpers(&threads_of_a_run(Some(DumpConfig::args_only()))), [true, true]);
+    assert_eq!(helpers(&threads_of_a_run(Some(DumpConfig::args_only()), true)), [true, true]);
 }
