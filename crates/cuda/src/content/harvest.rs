@@ -56,6 +56,8 @@ struct First {
     findings: Findings,
     /// By findings, the range with which new content was recorded.
     brought: Vec<Option<usize>>,
+    /// Ranges that were recorded without their content, as a limit wants it.
+    recorded: Vec<usize>,
     since: Instant,
 }
 
@@ -69,6 +71,8 @@ struct Harvest {
     stored: HashSet<u128>,
     /// Hashes that a device may take for stored and that are not.
     lost: HashSet<u128>,
+    /// Those of them that a limit left out.
+    left_out: HashSet<u128>,
 }
 
 impl Harvest {
@@ -188,22 +192,22 @@ impl Harvest {
     fn begin(&mut self, door: &Door, contents: &Contents, side: Pending) -> First {
         let findings = side.findings(contents);
         side.give_back(contents);
-        let mut brought = vec![None; side.kept.len()];
+        let (mut brought, mut recorded) = (vec![None; side.kept.len()], Vec::new());
         for (slot, (kept, brought)) in side.kept.iter().zip(&mut brought).enumerate() {
             let Some(kept) = *kept else { continue };
             let (found, decision) = findings[side.sight.slots.firsts()[slot]];
             if is_new(decision) {
-                *brought = self.record_new(door, &side, (slot, kept), &found, decision);
+                *brought = self.record_new(door, &side, (slot, kept), (&found, decision), &mut recorded);
             } else {
                 give(&side.device, kept);
             }
         }
-        First { side, findings, brought, since: Instant::now() }
+        First { side, findings, brought, recorded, since: Instant::now() }
     }
 
     /// Records the rest of a side.
     fn finish(&mut self, door: &Door, contents: &Contents, first: &First) {
-        let First { side, findings, brought, .. } = first;
+        let First { side, findings, brought, recorded, .. } = first;
         let mut running = side.shared.running();
         if running.is_over {
             return;
@@ -211,7 +215,7 @@ impl Harvest {
         if contents.wants_payloads {
             for (place, (found, _)) in findings.iter().enumerate() {
                 let by = brought.get(side.sight.slots.of(place)).copied().flatten();
-                if by != Some(place) {
+                if by != Some(place) && !recorded.contains(&place) {
                     let (command, is_brought) = (&mut running.command, by.is_some());
                     self.record_rest(door, contents, (side.stage, place), command, found, is_brought);
                 }
@@ -232,8 +236,8 @@ impl Harvest {
         door: &Door,
         side: &Pending,
         (slot, kept): (usize, InRing),
-        found: &Found,
-        decision: Decision,
+        (found, decision): (&Found, Decision),
+        recorded: &mut Vec<usize>,
     ) -> Option<usize> {
         let mut running = side.shared.running();
         // Of a command that the driver did not take nothing is recorded.
@@ -241,10 +245,18 @@ impl Harvest {
         for place in side.ranges_of(slot).filter(|_| !is_over) {
             let Ok(Some((task, tensor))) = running.command.elsewhere(side.stage, place) else { continue };
             let begun = self.patiently(door, |recorder| recorder.incoming(task, side.stage, &tensor, found));
-            let Some(incoming) = begun.flatten() else { continue };
+            let Some(Some(incoming)) = begun else {
+                // Whoever takes nothing of it has recorded it as far as it is wanted.
+                if begun.is_some() {
+                    recorded.push(place);
+                    self.left_out.insert(found.hash);
+                }
+                continue;
+            };
             if decision == Decision::New {
                 self.stored.insert(found.hash);
                 self.lost.remove(&found.hash);
+                self.left_out.remove(&found.hash);
             }
             let mut lost = Vec::new();
             self.moving.begin(door, &side.device, incoming, (kept, found.hash), &mut lost);
@@ -274,6 +286,15 @@ impl Harvest {
             self.record_nothing(door, |recorder| recorder.incoming(task, stage, &tensor, found));
         } else if is_stored {
             self.patiently(door, |recorder| recorder.found_again(task, stage, &tensor, found));
+        } else if self.left_out.contains(&found.hash) {
+            // What a limit has left out it leaves out again; nothing would come.
+            let begun = self.patiently(door, |recorder| recorder.incoming(task, stage, &tensor, found));
+            if let Some(Some(mut incoming)) = begun {
+                door.record(|recorder| match recorder.next_space(&mut incoming)? {
+                    Some(ticket) => recorder.give_up(ticket.number).map(|_| ()),
+                    None => Ok(()),
+                });
+            }
         } else {
             contents.record(door, |recorder| recorder.found(task, stage, &tensor, found));
         }
