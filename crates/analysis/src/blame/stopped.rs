@@ -65,24 +65,25 @@ pub(super) fn stopped(graph: &TaskGraph, golden: &TaskGraph, matching: &Matching
     };
     let hung_there = |task: Task<'_>| {
         let mut there = golden.tasks().iter().filter(|there| there.is_unfinished());
-        there
-            .any(|there| there.kernel_names() == task.kernel_names() && there.task_name() == task.task_name())
+        there.any(|there| is_like(there, task))
     };
     for task in graph.tasks().iter().filter(is_running) {
         let ended = ended(task);
         if ended.unwrap_or_else(|| !hung_there(task)) {
             // One of which too little was captured to find its partner is none that the golden has not.
-            let is_like = |there: Task<'_>| {
-                there.kernel_names() == task.kernel_names() && there.task_name() == task.task_name()
-            };
             let mut lonely = matching.only_second.iter().map(|unmatched| golden.task(unmatched.task));
             let ended_in_golden =
-                ended.is_some() || lonely.any(|there| is_like(there) && !there.is_unfinished());
+                ended.is_some() || lonely.any(|there| is_like(there, task) && !there.is_unfinished());
             let task = task.place();
             found.push(Stopped { task, how: StopKind::NeverEnded, ended_in_golden });
         }
     }
     found
+}
+
+/// Whether two tasks run the same and are called the same.
+fn is_like(one: Task<'_>, other: Task<'_>) -> bool {
+    one.kernel_names() == other.kernel_names() && one.task_name() == other.task_name()
 }
 
 /// Commands that were refused; a golden in which as many of a name were is no different.

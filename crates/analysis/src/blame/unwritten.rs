@@ -219,7 +219,12 @@ fn but_changed(dump: &Dump, changed: &[Argument<'_>]) -> Result<Untouched, Forma
     Ok(mask.map_or(Untouched::All, Untouched::Bytes))
 }
 
-fn content(dump: &Dump, arg: Argument<'_>, stage: DumpStage) -> Result<Option<Vec<u8>>, FormatError> {
+/// What an argument held, where that is stored.
+pub(super) fn content(
+    dump: &Dump,
+    arg: Argument<'_>,
+    stage: DumpStage,
+) -> Result<Option<Vec<u8>>, FormatError> {
     let captured = arg.captured(stage);
     let captured = captured.filter(|captured| captured.is_stored() && captured.bytes <= MOST_BYTES);
     let Some(captured) = captured else { return Ok(None) };

@@ -5,22 +5,24 @@
 use tensortap_abi::{DumpStage, Role};
 use tensortap_format::{Argument, Dump, FormatError, Task};
 
+use super::observed::is_written;
+use super::unwritten::content;
 use super::wiring::{Rewired, WiringDifference};
-use crate::compare::unless_gone;
 use crate::graph::TaskGraph;
 use crate::matching::Matching;
 
-/// Larger ones are not looked into.
-const MOST_BYTES: u64 = 1 << 16;
 /// Bytes of a difference that are told.
 const MOST_TOLD: usize = 8;
 /// Addresses that no argument stands for look like this: those of this machine's processes and of devices that share them.
 const ADDRESSES: std::ops::Range<u64> = 1 << 44..1 << 47;
 
-/// Whether an argument of a launch was passed by value: of memory that it was given nobody knows the role.
+/// Whether an argument of a launch was passed by value: of memory that it was given nobody knows the role. What a task wrote is memory, whoever knows its role.
 pub(crate) fn is_value(graph: &TaskGraph, task: Task<'_>, arg: Argument<'_>) -> bool {
     let is_read_only = arg.role_known && arg.role == Role::Input && !arg.is_scalar();
-    graph.observations().is_some() && is_read_only && !task.kernel_names().is_empty()
+    graph.observations().is_some()
+        && is_read_only
+        && !task.kernel_names().is_empty()
+        && !is_written(graph, task, arg)
 }
 
 /// The first difference in each such value of tasks that are partners, addresses left out.
@@ -35,12 +37,14 @@ pub(super) fn differences(
     let mut found = Vec::new();
     for (place, partner) in matching.partner.iter().enumerate().filter_map(|(t, p)| Some((t, (*p)?))) {
         let (task, partner) = (graph.task(place), theirs.task(partner));
-        for arg in task.arguments().filter(|arg| is_value(graph, task, *arg)) {
+        for arg in task.arguments() {
             let Some(other) = partner.argument(arg.arg_index) else { continue };
-            if arg.hash_before() == other.hash_before() {
+            if arg.hash_before() == other.hash_before() || !is_value(graph, task, arg) {
                 continue;
             }
-            let Some((ours, golden)) = content(dump, arg)?.zip(content(golden, other)?) else { continue };
+            let stage = DumpStage::BeforeDispatch;
+            let contents = content(dump, arg, stage)?.zip(content(golden, other, stage)?);
+            let Some((ours, golden)) = contents else { continue };
             let is_address = |at: usize| {
                 let name = format!("{}+{at}", arg.arg_index);
                 let stands_for = |task: Task<'_>| {
@@ -55,13 +59,6 @@ pub(super) fn differences(
         }
     }
     Ok(found)
-}
-
-fn content(dump: &Dump, arg: Argument<'_>) -> Result<Option<Vec<u8>>, FormatError> {
-    let captured = arg.captured(DumpStage::BeforeDispatch);
-    let captured = captured.filter(|captured| captured.is_stored() && captured.bytes <= MOST_BYTES);
-    let Some(captured) = captured else { return Ok(None) };
-    Ok(unless_gone(dump.payload(&dump.record(captured.record)?))?.map(|bytes| bytes.to_vec()))
 }
 
 /// Where two values differ first, and what either has there. Words that are addresses are left out.
