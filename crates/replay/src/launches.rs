@@ -413,8 +413,9 @@ impl Shared<'_> {
     }
 }
 
-/// Why a task is no launch.
-fn no_launch(task: Task<'_>) -> Option<String> {
+/// Why a task of a recorded program is no launch that can be run again; `None` where it is one.
+#[must_use]
+pub fn no_launch(task: Task<'_>) -> Option<String> {
     if let Some((called, status)) = refusal(task) {
         return Some(format!(
             "the driver refused {called} with status {status}, so there is nothing of it to run again"

@@ -56,7 +56,7 @@ pub use error::ReplayError;
 pub use expect::Expect;
 pub use extract::{ExtractConfig, ExtractReport, extract};
 pub use foreign::FOREIGN_SCENE;
-pub use launches::{LaunchDevice, become_launch_worker_if_asked};
+pub use launches::{LaunchDevice, become_launch_worker_if_asked, no_launch};
 pub use replay::{OnOutput, ReplayProgress, replay};
 pub use report::{
     ArgReport, Check, Difference, GivenReport, Grade, Outcome, OutputReport, Placement, ReplayReport,

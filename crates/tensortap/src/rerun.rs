@@ -3,9 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use tensortap_abi::Operation;
-use tensortap_analysis::blame::{BlameOptions, Rerun, RerunTask, refusal};
+use tensortap_analysis::blame::{BlameOptions, Rerun, RerunTask};
 use tensortap_format::{Dump, TaskKey};
-use tensortap_replay::{Outcome, ReplayConfig, ReplayProgress, ReplayReport, Selection, TaskReport};
+use tensortap_replay::{
+    Outcome, ReplayConfig, ReplayProgress, ReplayReport, Selection, TaskReport, no_launch,
+};
 
 use crate::Error;
 use crate::replay::replay_outputs;
@@ -56,13 +58,7 @@ pub fn rerun(
         if dump.has_programs() {
             // Copies and fills compute nothing that could be run again, and nothing is wrong because of that.
             for task in dump.tasks()?.iter().filter(|task| task.operation != Operation::Kernel) {
-                let why = match refusal(task) {
-                    Some((called, status)) => format!("the driver refused {called} with status {status}"),
-                    None => {
-                        format!("it launches no kernel: it is a {}", task.operation.name().replace('_', " "))
-                    }
-                };
-                let why = RerunTask::NoKernel(why);
+                let Some(why) = no_launch(task).map(RerunTask::NoKernel) else { continue };
                 outcomes.entry(task.key()).or_insert(why);
             }
         }
