@@ -1,21 +1,20 @@
 /*
  * tensortap.h: kernels and orchestrations in C11 or C++17.
  *
- * 1. What this is
+ * 1. Overview
  *
- *    A scene folder holds `scene.toml` and sources. tensortap compiles the sources with the host's compiler, loads them
- *    into the device, runs the graph, and records what every task was given and what it wrote. Nothing is linked: a
- *    library calls tensortap through tables of functions that it is handed. `tensortap new-scene DIR` writes a folder
- *    to begin with.
+ *    A scene folder contains `scene.toml` and sources. tensortap compiles the sources with the host's compiler, loads them
+ *    into the device, runs the graph, and records the inputs and outputs of every task. Sources link nothing: they call
+ *    tensortap through tables of functions. `tensortap new-scene DIR` creates an example folder.
  *
- *    A source takes part in up to four ways, each a plain C function:
+ *    A source can define four kinds of plain C functions:
  *
  *      kernel          void NAME(uint64_t *args)     runs on a core of the device, once per dispatch
- *      orchestration   int  NAME(tt_orch *o)         submits the tasks; 0 when all is well
- *      reference       void NAME(uint64_t *args)     what a kernel should compute, in double; optional
- *      golden          void NAME(uint64_t *args)     what the whole graph should compute; optional
+ *      orchestration   int  NAME(tt_orch *o)         submits the tasks; returns 0 on success
+ *      reference       void NAME(uint64_t *args)     computes the expected output of a kernel in double; optional
+ *      golden          void NAME(uint64_t *args)     computes the expected output of the whole graph; optional
  *
- *    In C++ they are `extern "C"`; `tensortap.hpp` beside this file adds spans, checks and the catching of exceptions.
+ *    In C++ they must be `extern "C"`. `tensortap.hpp` adds spans, checks and exceptions.
  *
  * 2. A kernel
  *
@@ -30,17 +29,17 @@
  *              y[i] = factor * x[i];
  *      }
  *
- *    `args` has 50 words. Tensors come first, in the order in which the kernel declares them, then scalars:
- *      a tensor's word is the address of a `tt_tensor_desc`, a scalar's holds its bits, zero-extended;
- *      word 48 is the address of a `tt_block_context`, word 49 that of a `tt_subtask_context`.
- *    A kernel must write every element of what it declares `out`; otherwise it declares it `inout`. It must not keep
- *    addresses from call to call, and several calls of it run at the same time. It may fail (`tt_fail`); a kernel that
- *    crashes, calls `exit` or never returns is named, and only the device ends with it.
+ *    `args` has 50 words: first the tensors, in the order of the kernel's declaration, then the scalars.
+ *      The word of a tensor is the address of a `tt_tensor_desc`. The word of a scalar is its bits, zero-extended.
+ *      Word 48 is the address of a `tt_block_context`, word 49 that of a `tt_subtask_context`.
+ *    A kernel must write every element of an `out` argument; otherwise it must declare the argument `inout`. It must not
+ *    keep addresses between calls, and several calls may run at the same time. It can report a failure with `tt_fail`. A
+ *    kernel that crashes, calls `exit` or never returns ends only the device, and the error names the kernel.
  *
  * 3. Versions
  *
- *    TT_ABI_VERSION counts changes that break kernels. Including this file leaves its number in the library (the symbol
- *    `tensortap_abi_1`), and tensortap refuses a library that has another one.
+ *    TT_ABI_VERSION counts incompatible changes. Including this file puts its number into the library (the symbol
+ *    `tensortap_abi_1`). tensortap refuses a library with a different number.
  */
 #ifndef TENSORTAP_H
 #define TENSORTAP_H
@@ -63,12 +62,12 @@ extern "C" {
 #endif
 #endif
 
-/* Version of everything in this file that crosses between a library and tensortap. */
+/* Version of the interface between a library and tensortap. */
 #define TT_ABI_VERSION 1
 
-/* A function that tensortap finds by name, also with -fvisibility=hidden. */
+/* Exports a function that tensortap looks up by name, even with -fvisibility=hidden. */
 #define TT_EXPORT __attribute__((visibility("default")))
-/* One copy per library, however many of its sources include this file. */
+/* One copy per library, even if several sources include this file. */
 #define TT_ONE_COPY __attribute__((weak, visibility("default")))
 
 /* ---- Layouts ------------------------------------------------------------------------------------------------- */
@@ -82,9 +81,9 @@ extern "C" {
 #define TT_SUBTASK_CONTEXT_SLOT 49
 #define TT_ARG_SLOTS 50
 
-#ifndef TT_DTYPES /* tensortap_record.h has them, too */
+#ifndef TT_DTYPES /* also in tensortap_record.h */
 #define TT_DTYPES
-/* Element types. Those of 4 bits are packed two to a byte, low nibble first. */
+/* Element types. 4-bit elements are packed two per byte, low nibble first. */
 enum tt_dtype {
     TT_FLOAT64 = 1,
     TT_FLOAT32 = 2,
@@ -115,10 +114,10 @@ typedef struct tt_tensor_desc {
     uint64_t buffer_bytes; /* size of the whole buffer */
     uint64_t start_offset; /* first element of the view */
     uint64_t owner_task;   /* task that allocated the buffer, all ones for none */
-    uint32_t version;      /* tells a stale descriptor */
+    uint32_t version;      /* detects stale descriptors */
     uint8_t dtype;         /* enum tt_dtype */
     uint8_t ndims;         /* dimensions in use */
-    uint16_t flags;        /* 1: bytes whose meaning is not known */
+    uint16_t flags;        /* 1: bytes of unknown type */
     uint64_t reserved[3];  /* zero */
     uint64_t shape[TT_MAX_DIMS];
     int64_t strides[TT_MAX_DIMS];
@@ -135,13 +134,13 @@ TT_STATIC_ASSERT(offsetof(tt_tensor_desc, flags) == 38, "flags");
 TT_STATIC_ASSERT(offsetof(tt_tensor_desc, shape) == 64, "shape");
 TT_STATIC_ASSERT(offsetof(tt_tensor_desc, strides) == 128, "strides");
 
-/* Which block of a task with several this call is. */
+/* The block of this call, and the number of blocks of the task. */
 typedef struct tt_block_context {
     uint32_t block_idx;
     uint32_t block_num;
 } tt_block_context;
 
-/* Which of the kernels of a mix task this call is: its slot (0 AIC, 1 and 2 AIV), and how many there are. */
+/* The subtask of this call in a mix task: its slot (0 AIC, 1 and 2 AIV), and the number of subtasks. */
 typedef struct tt_subtask_context {
     uint32_t subtask_id;
     uint32_t subtask_count;
@@ -149,28 +148,28 @@ typedef struct tt_subtask_context {
 
 TT_STATIC_ASSERT(sizeof(tt_block_context) == 8 && sizeof(tt_subtask_context) == 8, "contexts have 8 bytes");
 
-/* ---- What tensortap gives a library --------------------------------------------------------------------------- */
+/* ---- Functions of tensortap ----------------------------------------------------------------------------------- */
 
 enum tt_log_level { TT_LOG_INFO = 0, TT_LOG_WARNING = 1 };
 
-/* Filled in when the library is loaded; null before, and where kernels run without tensortap. */
+/* Set when tensortap loads the library; null otherwise. */
 typedef struct tt_host {
     uint32_t abi_version;
     uint32_t bytes;                                 /* size of this table */
-    void (*fail)(const char *text);                 /* the kernel that runs on this thread has failed */
+    void (*fail)(const char *text);                 /* the kernel on this thread has failed */
     void (*log)(uint32_t level, const char *text);  /* a line on standard error */
 } tt_host;
 
 TT_STATIC_ASSERT(sizeof(tt_host) == 24, "the table of the host");
 
-/* The mark of this header's version, and the library's own pointer to the table. */
+/* The version of this header, and the library's pointer to the table. */
 TT_ONE_COPY uint32_t tensortap_abi_1 = TT_ABI_VERSION;
 TT_ONE_COPY const tt_host *tensortap_host = 0;
 
-/* Room for the texts that are put together below; longer ones are cut. */
+/* Size of text buffers; longer texts are truncated. */
 #define TT_TEXT_BYTES 512
 
-/* Says why the kernel that runs cannot do its work; the task counts as failed once it has returned. */
+/* Reports a failure of the running kernel. The task fails when the kernel returns. */
 __attribute__((format(printf, 1, 2))) static inline void tt_fail(const char *format, ...)
 {
     char text[TT_TEXT_BYTES];
@@ -182,7 +181,7 @@ __attribute__((format(printf, 1, 2))) static inline void tt_fail(const char *for
         tensortap_host->fail(text);
 }
 
-/* A line on standard error. */
+/* Prints a line on standard error. */
 __attribute__((format(printf, 1, 2))) static inline void tt_log(const char *format, ...)
 {
     char text[TT_TEXT_BYTES];
@@ -202,7 +201,7 @@ static inline const tt_tensor_desc *tt_tensor_at(const uint64_t *args, unsigned 
     return (const tt_tensor_desc *)(uintptr_t)args[arg];
 }
 
-/* Elements of a tensor. */
+/* Number of elements of a tensor. */
 static inline uint64_t tt_numel(const uint64_t *args, unsigned arg)
 {
     const tt_tensor_desc *t = tt_tensor_at(args, arg);
@@ -212,21 +211,21 @@ static inline uint64_t tt_numel(const uint64_t *args, unsigned arg)
     return numel;
 }
 
-/* Size of a dimension; 1 for those that the tensor does not have. */
+/* Size of a dimension; 1 for a dimension that the tensor does not have. */
 static inline uint64_t tt_dim(const uint64_t *args, unsigned arg, unsigned dim)
 {
     const tt_tensor_desc *t = tt_tensor_at(args, arg);
     return dim < t->ndims ? t->shape[dim] : 1;
 }
 
-/* Distance of neighbours in a dimension, in elements; 0 for those that the tensor does not have. */
+/* Stride of a dimension in elements; 0 for a dimension that the tensor does not have. */
 static inline int64_t tt_stride(const uint64_t *args, unsigned arg, unsigned dim)
 {
     const tt_tensor_desc *t = tt_tensor_at(args, arg);
     return dim < t->ndims ? t->strides[dim] : 0;
 }
 
-/* Whether elements lie one behind the other in row-major order, so that `tt_f32(args, n)[i]` is element i. */
+/* Whether the elements are contiguous in row-major order, so that `tt_f32(args, n)[i]` is element i. */
 static inline int tt_is_contiguous(const uint64_t *args, unsigned arg)
 {
     const tt_tensor_desc *t = tt_tensor_at(args, arg);
@@ -239,7 +238,7 @@ static inline int tt_is_contiguous(const uint64_t *args, unsigned arg)
     return 1;
 }
 
-/* Where element `place`, counted in row-major order of the view, lies from the first element: any strides. */
+/* Offset of element `place` (in row-major order) from the first element, for any strides. */
 static inline int64_t tt_offset(const uint64_t *args, unsigned arg, uint64_t place)
 {
     const tt_tensor_desc *t = tt_tensor_at(args, arg);
@@ -251,18 +250,18 @@ static inline int64_t tt_offset(const uint64_t *args, unsigned arg, uint64_t pla
     return offset;
 }
 
-/* Address of the first element of the view, whose elements have `bytes` bytes each. */
+/* Address of the first element of the view. An element has `bytes` bytes. */
 static inline void *tt_data(const uint64_t *args, unsigned arg, size_t bytes)
 {
     const tt_tensor_desc *t = tt_tensor_at(args, arg);
     return (void *)(uintptr_t)(t->buffer_addr + t->start_offset * bytes);
 }
 
-/* Address of the first element, by type. A tensor of another dtype is a failure of the kernel, said once, and null. */
+/* Address of the first element, by type. With a different dtype, the kernel fails and the result is null. */
 static inline void *tt_typed(const uint64_t *args, unsigned arg, unsigned dtype, size_t bytes)
 {
     if (tt_tensor_at(args, arg)->dtype != dtype) {
-        tt_fail("argument %u has dtype %u, the kernel takes %u", arg, (unsigned)tt_tensor_at(args, arg)->dtype, dtype);
+        tt_fail("argument %u has dtype %u, but the kernel takes %u", arg, (unsigned)tt_tensor_at(args, arg)->dtype, dtype);
         return 0;
     }
     return tt_data(args, arg, bytes);
@@ -278,7 +277,7 @@ static inline double *tt_f64(const uint64_t *args, unsigned arg)
     return (double *)tt_typed(args, arg, TT_FLOAT64, 8);
 }
 
-/* The bits of bfloat16 elements; see tt_bf16_to_f32. */
+/* bfloat16 elements as bits; see tt_bf16_to_f32. */
 static inline uint16_t *tt_bf16(const uint64_t *args, unsigned arg)
 {
     return (uint16_t *)tt_typed(args, arg, TT_BFLOAT16, 2);
@@ -309,7 +308,7 @@ static inline uint8_t *tt_u8(const uint64_t *args, unsigned arg)
     return (uint8_t *)tt_typed(args, arg, TT_UINT8, 1);
 }
 
-/* Scalars: the low bits of their word. */
+/* Scalars are the low bits of their word. */
 static inline float tt_scalar_f32(const uint64_t *args, unsigned arg)
 {
     uint32_t bits = (uint32_t)args[arg];
@@ -330,19 +329,19 @@ static inline int32_t tt_scalar_i32(const uint64_t *args, unsigned arg) { return
 static inline uint64_t tt_scalar_u64(const uint64_t *args, unsigned arg) { return args[arg]; }
 static inline uint32_t tt_scalar_u32(const uint64_t *args, unsigned arg) { return (uint32_t)args[arg]; }
 
-/* Which block this is, of how many. */
+/* The block of this call. */
 static inline tt_block_context tt_block(const uint64_t *args)
 {
     return *(const tt_block_context *)(uintptr_t)args[TT_BLOCK_CONTEXT_SLOT];
 }
 
-/* Which subtask this is, of how many. */
+/* The subtask of this call. */
 static inline tt_subtask_context tt_subtask(const uint64_t *args)
 {
     return *(const tt_subtask_context *)(uintptr_t)args[TT_SUBTASK_CONTEXT_SLOT];
 }
 
-/* The number that bits of bfloat16 stand for. */
+/* Converts bits of a bfloat16. */
 static inline float tt_bf16_to_f32(uint16_t bits)
 {
     uint32_t wide = (uint32_t)bits << 16;
@@ -351,7 +350,7 @@ static inline float tt_bf16_to_f32(uint16_t bits)
     return value;
 }
 
-/* The nearest bfloat16, ties to even; NaN stays NaN. */
+/* Rounds to bfloat16, ties to even; NaN stays NaN. */
 static inline uint16_t tt_f32_to_bf16(float value)
 {
     uint32_t wide;
@@ -382,14 +381,14 @@ static inline uint16_t tt_f32_to_bf16(float value)
  *        return 0;
  *    }
  *
- * The same code serves every runtime, and must submit the same tasks every time it is called with the same parameters.
- * Where the host builds the graph it is run in a process of its own first, otherwise on a thread of the device.
+ * The same code runs on every runtime. It must submit the same tasks for the same parameters. If the host builds the graph,
+ * it first runs in a separate process; otherwise it runs on a thread of the device.
  *
- * Errors stay: after the first, calls do nothing and return 0, and the run ends with that error. So nothing needs to be
- * checked; a loop that could be long may ask tt_failed.
+ * After an error, all further calls do nothing and return 0, and the run ends with that error. So calls need no checks; a
+ * long loop can check tt_failed.
  */
 typedef struct tt_orch tt_orch;
-/* Handles, valid during the call of the orchestration; 0 is none. */
+/* Handles, valid during the call of the orchestration; 0 means none. */
 typedef uint32_t tt_tensor;
 typedef uint32_t tt_task;
 
@@ -431,48 +430,48 @@ struct tt_orch {
     const tt_orch_api *api;
 };
 
-/* One of the scene's own tensors, by its name in scene.toml. */
+/* A tensor of the scene, by its name in scene.toml. */
 static inline tt_tensor tt_arg(tt_orch *o, const char *name) { return o->api->arg(o, name); }
 
-/* A new intermediate of the innermost scope. The first task that writes it gives it memory. */
+/* A new intermediate tensor of the innermost scope. Its memory is allocated for the first task that writes it. */
 static inline tt_tensor tt_tensor_new(tt_orch *o, enum tt_dtype dtype, uint32_t ndims, const uint64_t *shape)
 {
     return o->api->tensor(o, (uint32_t)dtype, ndims, shape);
 }
 
-/* Views: they share the memory of `t`. */
+/* Views share the memory of `t`. */
 
-/* `len` indices of a dimension from `start` on. */
+/* `len` indices of a dimension, from `start`. */
 static inline tt_tensor tt_slice(tt_orch *o, tt_tensor t, uint32_t dim, uint64_t start, uint64_t len)
 {
     return o->api->slice(o, t, dim, start, len, 1);
 }
 
-/* Every `step`-th index; backwards when negative. */
+/* Every `step`-th index; a negative step goes backward. */
 static inline tt_tensor tt_slice_step(tt_orch *o, tt_tensor t, uint32_t dim, uint64_t start, uint64_t len, int64_t step)
 {
     return o->api->slice(o, t, dim, start, len, step);
 }
 
-/* Two dimensions exchanged. */
+/* Swaps two dimensions. */
 static inline tt_tensor tt_transpose(tt_orch *o, tt_tensor t, uint32_t a, uint32_t b)
 {
     return o->api->transpose(o, t, a, b);
 }
 
-/* One index of a dimension, which is dropped. */
+/* Selects one index and removes the dimension. */
 static inline tt_tensor tt_select(tt_orch *o, tt_tensor t, uint32_t dim, uint64_t index)
 {
     return o->api->select(o, t, dim, index);
 }
 
-/* A dimension of size 1 repeated. */
+/* Repeats a dimension of size 1. */
 static inline tt_tensor tt_broadcast(tt_orch *o, tt_tensor t, uint32_t dim, uint64_t len)
 {
     return o->api->broadcast(o, t, dim, len);
 }
 
-/* Other sizes for the same elements; contiguous views only. */
+/* Changes the shape of a contiguous view. */
 static inline tt_tensor tt_reshape(tt_orch *o, tt_tensor t, uint32_t ndims, const uint64_t *shape)
 {
     return o->api->reshape(o, t, ndims, shape);
@@ -481,22 +480,22 @@ static inline tt_tensor tt_reshape(tt_orch *o, tt_tensor t, uint32_t ndims, cons
 /* Size of a dimension of a tensor. */
 static inline uint64_t tt_size(tt_orch *o, tt_tensor t, uint32_t dim) { return o->api->dim(o, t, dim); }
 
-/* A parameter of the scene that is a whole number. */
+/* An integer parameter of the scene. */
 static inline uint64_t tt_param(tt_orch *o, const char *name) { return o->api->param(o, name); }
 
-/* Any parameter as text, valid during the call of the orchestration. */
+/* Any parameter of the scene as text, valid during the call of the orchestration. */
 static inline const char *tt_param_word(tt_orch *o, const char *name) { return o->api->param_word(o, name); }
 
-/* The bits of one of the scene's own scalars. */
+/* The bits of a scalar of the scene. */
 static inline uint64_t tt_scalar_arg(tt_orch *o, const char *name) { return o->api->scalar_arg(o, name); }
 
-/* Begins to describe a task of this kernel. What follows is about it, until tt_submit or tt_add. */
+/* Begins the description of a task. The following calls describe it, until tt_submit or tt_add. */
 static inline void tt_begin(tt_orch *o, const char *kernel) { o->api->begin(o, kernel); }
 
-/* One more kernel: a mix task, whose kernels share the arguments and run at the same time. */
+/* Adds a kernel, which makes a mix task: its kernels share the arguments and run at the same time. */
 static inline void tt_with(tt_orch *o, const char *kernel) { o->api->with(o, kernel); }
 
-/* What people call the task: tt_name(o, "head %u", head). */
+/* Names the task: tt_name(o, "head %u", head). */
 __attribute__((format(printf, 2, 3))) static inline void tt_name(tt_orch *o, const char *format, ...)
 {
     char text[TT_TEXT_BYTES];
@@ -507,12 +506,12 @@ __attribute__((format(printf, 2, 3))) static inline void tt_name(tt_orch *o, con
     o->api->name(o, text);
 }
 
-/* The next tensor of the task: read, written, or both. */
+/* Adds a tensor to the task: read, written, or both. */
 static inline void tt_in(tt_orch *o, tt_tensor t) { o->api->use(o, t, TT_IN); }
 static inline void tt_out(tt_orch *o, tt_tensor t) { o->api->use(o, t, TT_OUT); }
 static inline void tt_inout(tt_orch *o, tt_tensor t) { o->api->use(o, t, TT_INOUT); }
 
-/* The next scalar of the task; scalars come behind the tensors. */
+/* Adds a scalar to the task. Scalars follow the tensors. */
 static inline void tt_scalar(tt_orch *o, enum tt_dtype dtype, uint64_t bits)
 {
     o->api->scalar(o, (uint32_t)dtype, bits);
@@ -537,25 +536,25 @@ static inline void tt_give_i32(tt_orch *o, int32_t value) { tt_scalar(o, TT_INT3
 static inline void tt_give_u64(tt_orch *o, uint64_t value) { tt_scalar(o, TT_UINT64, value); }
 static inline void tt_give_u32(tt_orch *o, uint32_t value) { tt_scalar(o, TT_UINT32, value); }
 
-/* Dispatches the task once per block. */
+/* Sets the number of blocks. The task is dispatched once per block. */
 static inline void tt_blocks(tt_orch *o, uint32_t block_num) { o->api->blocks(o, block_num); }
 
-/* Marks arguments for `--dump-tensor=marked`: a bit per argument, TT_ALL_ARGS for the whole task. */
+/* Marks arguments for `--dump-tensor=marked`: one bit per argument, TT_ALL_ARGS for the whole task. */
 #define TT_ALL_ARGS UINT64_MAX
 static inline void tt_dump(tt_orch *o, uint64_t args) { o->api->dump(o, args); }
 
-/* Waits for another task. Where dependencies are derived from reads and writes this says nothing new. */
+/* Makes the task wait for another task. Not needed if the runtime derives dependencies from reads and writes. */
 static inline void tt_after(tt_orch *o, tt_task task) { o->api->after(o, task); }
 
-/* Adds the task that was described and makes it visible. */
+/* Submits the described task. */
 static inline tt_task tt_submit(tt_orch *o) { return o->api->submit(o, 1); }
 
-/* Adds it without making it visible: edges may be added until it is published. */
+/* Adds the task without publishing it. Edges can be added until tt_publish. */
 static inline tt_task tt_add(tt_orch *o) { return o->api->submit(o, 0); }
 static inline void tt_edge(tt_orch *o, tt_task from, tt_task to) { o->api->edge(o, from, to); }
 static inline void tt_publish(tt_orch *o, tt_task task) { o->api->publish(o, task); }
 
-/* Scopes are named and nest: tt_scope_begin(o, "layer %u", layer). Each needs its end. */
+/* Begins a named, nested scope: tt_scope_begin(o, "layer %u", layer). Each needs a tt_scope_end. */
 __attribute__((format(printf, 2, 3))) static inline void tt_scope_begin(tt_orch *o, const char *format, ...)
 {
     char text[TT_TEXT_BYTES];
@@ -567,13 +566,13 @@ __attribute__((format(printf, 2, 3))) static inline void tt_scope_begin(tt_orch 
 }
 static inline void tt_scope_end(tt_orch *o) { o->api->scope_end(o); }
 
-/* A line on standard error. */
+/* Prints a line on standard error. */
 static inline void tt_orch_log(tt_orch *o, const char *text) { o->api->log(o, TT_LOG_INFO, text); }
 
-/* Gives up, with a reason. */
+/* Fails with a reason. */
 static inline void tt_orch_fail(tt_orch *o, const char *text) { o->api->fail(o, text); }
 
-/* Whether an error has happened, so that a loop need not go on. */
+/* Whether an error has occurred, so that a loop can stop. */
 static inline int tt_failed(tt_orch *o) { return o->api->failed(o) != 0; }
 
 #ifdef __cplusplus

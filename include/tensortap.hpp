@@ -1,5 +1,5 @@
 /*
- * tensortap.hpp: a thin C++17 layer over tensortap.h. It hides nothing: `args.words()` is what the C ABI passes.
+ * tensortap.hpp: a thin C++17 layer over tensortap.h. `args.words()` is the argument array of the C ABI.
  *
  *     #include <tensortap.hpp>
  *
@@ -12,7 +12,7 @@
  *         ...
  *     }
  *
- * An exception ends the task, not the process: it is caught at the entry, and the run names kernel, type and text.
+ * An exception fails the task, not the process: it is caught at the entry, and the error names kernel, type and text.
  */
 #ifndef TENSORTAP_HPP
 #define TENSORTAP_HPP
@@ -32,7 +32,7 @@
 
 namespace tensortap {
 
-/* Elements of bfloat16 and float16, by their bits. */
+/* bfloat16 and float16 elements, as bits. */
 struct bf16 {
     std::uint16_t bits;
     operator float() const { return tt_bf16_to_f32(bits); }
@@ -42,7 +42,7 @@ struct f16 {
     std::uint16_t bits;
 };
 
-/* The dtype that a C++ type stands for. */
+/* The dtype of a C++ type. */
 template <class T> struct dtype_of;
 #define TT_DTYPE_OF(type, dtype)                                                                                       \
     template <> struct dtype_of<type> {                                                                                \
@@ -66,7 +66,7 @@ TT_DTYPE_OF(bool, TT_BOOL);
 static_assert(sizeof(bf16) == 2 && sizeof(f16) == 2 && sizeof(float) == 4 && sizeof(double) == 8, "widths of elements");
 static_assert(std::is_standard_layout<tt_tensor_desc>::value, "descriptors cross to C");
 
-/* Elements one behind the other. */
+/* Contiguous elements. */
 template <class T> class span {
   public:
     span(T *data, std::size_t size) : data_(data), size_(size) {}
@@ -82,7 +82,7 @@ template <class T> class span {
     std::size_t size_;
 };
 
-/* What one call of a kernel receives. */
+/* The arguments of a kernel call. */
 class arguments {
   public:
     explicit arguments(std::uint64_t *words) : words_(words) {}
@@ -93,10 +93,10 @@ class arguments {
     tt_block_context block() const { return tt_block(words_); }
     tt_subtask_context subtask() const { return tt_subtask(words_); }
 
-    /* A tensor that is read: all its elements, which must lie one behind the other. */
+    /* The elements of an input tensor, which must be contiguous. */
     template <class T> span<const T> in(unsigned arg) const { return span<const T>(checked<T>(arg), numel(arg)); }
 
-    /* A tensor that is written, or read and written. */
+    /* The elements of an output or in-out tensor, which must be contiguous. */
     template <class T> span<T> out(unsigned arg) const { return span<T>(checked<T>(arg), numel(arg)); }
     template <class T> span<T> inout(unsigned arg) const { return out<T>(arg); }
 
@@ -115,7 +115,7 @@ class arguments {
     template <class T> T *checked(unsigned arg) const
     {
         if (tensor(arg).dtype != dtype_of<T>::value)
-            throw std::invalid_argument("argument " + std::to_string(arg) + " has another dtype than the kernel takes");
+            throw std::invalid_argument("argument " + std::to_string(arg) + " has a different dtype than the kernel takes");
         if (!tt_is_contiguous(words_, arg))
             throw std::invalid_argument("argument " + std::to_string(arg) + " is not contiguous; use tt_offset");
         return static_cast<T *>(tt_data(words_, arg, sizeof(T)));
@@ -124,7 +124,7 @@ class arguments {
     std::uint64_t *words_;
 };
 
-/* Calls `body`; whatever it throws becomes the kernel's failure. */
+/* Calls `body`. An exception becomes a failure of the kernel. */
 template <class Body> void guarded(std::uint64_t *words, Body body) noexcept
 {
     try {
@@ -135,13 +135,13 @@ template <class Body> void guarded(std::uint64_t *words, Body body) noexcept
         tt_fail("threw %s: %s", type ? type : typeid(error).name(), error.what());
         std::free(type);
     } catch (...) {
-        tt_fail("threw something that is no std::exception");
+        tt_fail("threw an object that is not a std::exception");
     }
 }
 
 } // namespace tensortap
 
-/* Defines a kernel, a reference or a golden by this name; the body sees `args`, a tensortap::arguments. */
+/* Defines a kernel, a reference or a golden. Its body has `args`, a tensortap::arguments. */
 #define TT_KERNEL(name)                                                                                                \
     static void name##_body(const ::tensortap::arguments &args);                                                       \
     extern "C" TT_EXPORT void name(uint64_t *words) { ::tensortap::guarded(words, name##_body); }                      \

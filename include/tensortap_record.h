@@ -1,27 +1,28 @@
 /*
- * tensortap_record.h: record from inside a program in C11 or C++17 what its tasks were given and what they made.
+ * tensortap_record.h: record the inputs and outputs of a program's tasks, in C11 or C++17.
  *
- * 1. What this is
+ * 1. Overview
  *
- *    A program says when a task begins and ends and which tensors it reads and writes. tensortap copies and hashes them, and
- *    what comes out is a dump: `tensortap list`, `show`, `diff`, `blame` and `verify` take it like any other.
+ *    The program reports when a task begins and ends, and which tensors it reads and writes. tensortap copies and hashes
+ *    the tensors into a dump, which `tensortap list`, `show`, `diff`, `blame` and `verify` read like any other dump.
  *
- *    Nothing is linked. Run under the recorder,
+ *    The program links nothing. Run it under the recorder:
  *
  *        tensortap record -- ./program
  *
- *    the program finds a library of tensortap through its environment (TENSORTAP_LIBRARY) and a socket to the recorder
- *    (TENSORTAP_SOCKET). Run without, it finds neither: `tt_attach` gives NULL, every other call is given that NULL, tests it and
- *    returns. So a program can be shipped with it. Define TT_LINKED before including this file to link the library
- *    (-ltensortap) instead of looking for it; the loader must then find the library (rpath, LD_LIBRARY_PATH). Such a program may also
- *    record into a folder of its own, without a recorder.
+ *    The recorder sets two environment variables: TENSORTAP_LIBRARY, the path of a library, and TENSORTAP_SOCKET, the path
+ *    of its socket. Without a recorder, `tt_attach` returns NULL, and every other call returns at once for NULL. So the
+ *    calls can stay in a shipped program.
+ *
+ *    Define TT_LINKED before including this file to link the library (-ltensortap) instead of loading it. The loader must
+ *    then find the library (rpath, LD_LIBRARY_PATH). A linked program can also record into its own folder without a recorder.
  *
  * 2. A task
  *
  *        #include <tensortap_record.h>
  *
- *        tt_session *session = tt_attach();              // once for the process
- *        tt_recorder *r = tt_thread(session);            // once for each thread that records
+ *        tt_session *session = tt_attach();              // once per process
+ *        tt_recorder *r = tt_thread(session);            // once per recording thread
  *
  *        uint64_t shape[1] = {n};
  *        tt_task_info info = tt_task_of(tt_kernel_id(r, "saxpy"));
@@ -37,47 +38,52 @@
  *        tt_record_after(r, &task, &y_view);
  *        tt_task_end(r, &task);
  *
- *        tt_close(session);                              // once for each tt_attach
+ *        tt_close(session);                              // once per tt_attach
  *
- *    Record before what the task reads, after what it writes. With the first tensor that is recorded after, the task counts as
- *    done. A task without its end is one that was under way when the program ended.
+ *    Record inputs before the work and outputs after it. The first tensor recorded after the work marks the task as
+ *    completed. A task without an end was still running when the program ended.
  *
  * 3. Threads and processes
  *
- *    A session may be used by any thread. A recorder is used by one thread at a time. `tt_thread` gives each thread its own, which
- *    closes when the thread ends; `tt_recorder_open` gives one to whoever keeps it (a queue, a pool) until `tt_recorder_close`.
- *    A `tt_recorded_task` may be ended by another recorder than began it.
- *    Destructors of thread-local and static objects, and handlers of `atexit`, may call: `tt_thread` is NULL once what it keeps for its thread
- *    is gone, while recorders of `tt_recorder_open` go on.
- *    A handle that was closed, by its thread's end too, stays one: calls with it return TT_CLOSED. What is left of it takes 32 bytes,
- *    and becomes another handle of its kind when 65,536 more were closed.
- *    A process has one session: attaching again opens the same one once more, and the last `tt_close` ends it.
- *    After `fork` the child has none: calls with its parent's handles return TT_FORKED, and it may attach anew. After `exec` it attaches
- *    like any other program.
+ *    - Any thread may use a session. Only one thread at a time may use a recorder.
+ *    - `tt_thread` returns the recorder of the calling thread, which closes when the thread ends. `tt_recorder_open` opens a
+ *      recorder that stays open until `tt_recorder_close`, for example for a queue or a pool.
+ *    - Each open recorder uses a lane: its own part of the memory between the program and the recorder process. Without a
+ *      free lane, no further recorder opens. `tensortap record` gives a process up to 256 lanes, because it does not know
+ *      how many threads the program has (`--dump-threads` sets their number, and a large `--dump-arena` makes them fewer).
+ *      A session with its own folder has 64, unless the program sets `tt_folder_options.lanes`. Unused pages of
+ *      a lane take no memory.
+ *    - A different recorder may end a task than the one that began it.
+ *    - Destructors of thread-local and static objects, and handlers of `atexit`, may record. `tt_thread` returns NULL once
+ *      the library's data for the thread is destroyed; recorders of `tt_recorder_open` keep working.
+ *    - A closed handle stays valid: calls with it return TT_CLOSED. It takes 32 bytes, and is reused for another handle of
+ *      its kind after 65,536 more were closed.
+ *    - A process has one session. Attaching again opens the same session again, and the last `tt_close` ends it.
+ *    - After `fork`, calls with the parent's handles return TT_FORKED in the child, which may attach again. After `exec`, a
+ *      process attaches like any other program.
  *
  * 4. What a call may do
  *
- *    It never aborts, throws, installs a signal handler or writes to standard output. When the recorder is behind, a call waits until
- *    it has caught up, or as long as `tt_set_max_wait` says. When the recorder is gone, calls return TT_DROPPED, the program goes on,
- *    and one line on standard error says so: a call looks for the recorder when its handle has not done so for 50 ms. What is lost is
- *    counted (`tt_counters`, and in the dump).
- *    Memory that is recorded is read during the call. If other threads write it meanwhile, what is recorded is a mixture, as it
- *    would be for the task.
+ *    - A call never aborts, throws, installs a signal handler or writes to standard output.
+ *    - A call waits for a slow recorder, at most as long as `tt_set_max_wait` allows.
+ *    - After the recorder has exited, calls return TT_DROPPED and the program continues. One line on standard error reports
+ *      this. A handle checks the recorder at most every 50 ms. Losses are counted in `tt_counters` and in the dump.
+ *    - Memory is read during the call. If other threads write it meanwhile, the recorded content is a mixture, as it would
+ *      be for the task.
  *
  * 5. Results
  *
- *    Calls return TT_OK or above when nothing is wrong, and below 0 when something is; `tt_status_text` says it in words, and
- *    `tt_last_error` says more about the last failure of the calling thread, whatever its status. Numbers of names are 0 when there is
- *    no recorder.
+ *    A call returns TT_OK or more on success, and a negative status on failure. `tt_status_text` describes a status.
+ *    `tt_last_error` describes the last failure of the calling thread. Calls that return a number return 0 without a
+ *    recorder.
  *
  * 6. Versions
  *
- *    The library is reached through one symbol, the table `tensortap_record_1`. Functions are added at its end, and the table says how
- *    long it is; a library that is older than this file is not used. A change that breaks programs would have a symbol of its own
- *    beside this one.
+ *    The library has one symbol, the table `tensortap_record_1`. New functions are added at its end, and the table has its
+ *    size. A library that is older than this file is not used. An incompatible change would add a second symbol.
  *
- *    TENSORTAP_LIBRARY and TENSORTAP_SOCKET are ignored when they are no absolute paths, in programs that have more rights than whoever
- *    started them (set-uid), and in static programs, which cannot load libraries.
+ *    TENSORTAP_LIBRARY and TENSORTAP_SOCKET are ignored if they are not absolute paths, in set-uid programs, and in static
+ *    programs, which cannot load libraries.
  */
 #ifndef TENSORTAP_RECORD_H
 #define TENSORTAP_RECORD_H
@@ -101,7 +107,7 @@ extern "C" {
 #endif
 #endif
 
-/* ---- What tensors are (as in tensortap.h) ---------------------------------------------------------------------- */
+/* ---- Tensors (as in tensortap.h) ------------------------------------------------------------------------------- */
 
 #ifndef TT_MAX_DIMS
 #define TT_MAX_DIMS 8
@@ -109,7 +115,7 @@ extern "C" {
 
 #ifndef TT_DTYPES
 #define TT_DTYPES
-/* Element types. Those of 4 bits are packed two to a byte, low nibble first. */
+/* Element types. 4-bit elements are packed two per byte, low nibble first. */
 enum tt_dtype {
     TT_FLOAT64 = 1,
     TT_FLOAT32 = 2,
@@ -137,7 +143,7 @@ enum tt_role { TT_IN = 1, TT_OUT = 2, TT_INOUT = 3 };
 /* When a tensor is recorded. */
 enum tt_stage { TT_BEFORE = 1, TT_AFTER = 2 };
 
-/* Whose memory a tensor lies in. */
+/* Memory that contains a tensor. */
 enum tt_space_kind { TT_DEVICE_MEMORY = 0, TT_HOST_MEMORY = 1, TT_PINNED_MEMORY = 2, TT_MANAGED_MEMORY = 3 };
 
 /* What a task does. */
@@ -149,11 +155,12 @@ enum tt_operation {
     TT_HOST_WRITE = 4,
     TT_GRAPH = 5,
     TT_OPERATOR = 6,
-    TT_BARRIER = 7 /* moves and computes nothing: waits for others, and others for it */
+    TT_BARRIER = 7 /* only waits for other tasks, and other tasks wait for it */
 };
 
-/* Why a task waits for another: it was told to, reads what the other writes, writes what the other writes, or reads; it was put behind it into a
-   queue that keeps its order, waits for its event, or was submitted when the host had waited for the other. */
+/* Why a task waits for another: explicitly; because it reads or writes memory that the other writes or reads; because it
+   follows the other in an ordered queue; because it waits for the other's event; or because the host waited for the other
+   before submitting it. */
 enum tt_edge_cause {
     TT_EXPLICIT = 0,
     TT_READ_AFTER_WRITE = 1,
@@ -164,72 +171,72 @@ enum tt_edge_cause {
     TT_HOST_WAIT = 6
 };
 
-/* How much is recorded: `--dump-tensor`. */
+/* Dump level: `--dump-tensor`. */
 enum tt_level { TT_LEVEL_OFF = 0, TT_LEVEL_MARKED = 1, TT_LEVEL_FULL = 2, TT_LEVEL_META = 3, TT_LEVEL_HASH = 4 };
 
 /* ---- Results ----------------------------------------------------------------------------------------------------- */
 
 enum tt_status {
     TT_OK = 0,
-    TT_OFF = 1,        /* nothing records: the handle is NULL */
-    TT_NOT_WANTED = 2, /* the level does not want it */
-    TT_FILTERED = 3,   /* a filter kept it out; counted */
+    TT_OFF = 1,        /* not recording: the handle is NULL */
+    TT_NOT_WANTED = 2, /* not recorded at this dump level */
+    TT_FILTERED = 3,   /* filtered out; counted */
 
-    TT_DROPPED = -1,       /* the recorder is gone, its files are full, or the wait took too long; counted */
-    TT_FORKED = -2,        /* the handle is that of the process from which this one was forked: attach anew */
-    TT_CLOSED = -3,        /* the session was closed, or the handle */
-    TT_NO_LANE = -4,       /* as many threads record as there is memory for; counted */
-    TT_BAD_ARGUMENT = -5,  /* see tt_last_error; counted. A view that leaves its buffer, has a size of 2^53 or more, or more than 1 TiB of
-                              content, is in the dump as not captured */
-    TT_COMMIT_FIRST = -6,  /* there is no room before an earlier reservation of this recorder is committed */
-    TT_TOO_LARGE = -7,     /* nothing that large can be reserved at a time; see tt_last_error for the limit */
-    TT_NOT_ATTACHED = -8,  /* the recorder could not be reached, or a folder not be written; see tt_last_error */
-    TT_NOT_FLUSHED = -9,   /* the recorder is gone or not done in time */
-    TT_INTERNAL = -10      /* a fault of this library; the call did nothing or less than it should */
+    TT_DROPPED = -1,       /* the recorder has exited, its files are full, or the wait limit was reached; counted */
+    TT_FORKED = -2,        /* the handle belongs to the parent process: attach again */
+    TT_CLOSED = -3,        /* the session or the handle is closed */
+    TT_NO_LANE = -4,       /* all lanes are in use, one per open recorder; counted */
+    TT_BAD_ARGUMENT = -5,  /* see tt_last_error; counted. The dump lists a view as not captured if it exceeds its
+                              buffer, has a size of 2^53 or more, or more than 1 TiB of content */
+    TT_COMMIT_FIRST = -6,  /* no space until an earlier reservation of this recorder is committed */
+    TT_TOO_LARGE = -7,     /* the reservation is too large; see tt_last_error for the limit */
+    TT_NOT_ATTACHED = -8,  /* the recorder cannot be reached, or the folder cannot be written; see tt_last_error */
+    TT_NOT_FLUSHED = -9,   /* the recorder has exited, or the wait limit was reached */
+    TT_INTERNAL = -10      /* internal error; the call did not complete */
 };
 
-/* ---- What is passed ----------------------------------------------------------------------------------------------- */
+/* ---- Structures --------------------------------------------------------------------------------------------------- */
 
 typedef struct tt_session tt_session;   /* the recording of a process */
-typedef struct tt_recorder tt_recorder; /* the handle of one thread */
+typedef struct tt_recorder tt_recorder; /* a recording handle, used by one thread at a time */
 
-/* A task. Zero what is not known; tt_task_of does. */
+/* Description of a task. Unknown fields are zero; tt_task_of clears them. */
 typedef struct tt_task_info {
-    uint64_t id;           /* unique in the session; 0: the next number of the session's own. Give all or none. */
+    uint64_t id;           /* unique in the session; 0: the session's next id. Set all ids or none. */
     uint32_t operation;    /* enum tt_operation */
     uint32_t kernel[3];    /* tt_kernel_id; 0 for none */
-    uint32_t name;         /* tt_string; 0 for none, as below */
+    uint32_t name;         /* tt_string; 0 for none, as in the following fields */
     uint32_t scope;        /* tt_scope_id */
     uint32_t queue;        /* tt_queue_id */
     uint32_t step;         /* tt_step_id */
     uint32_t module;       /* tt_module_id */
     uint32_t source_file;  /* tt_string */
     uint32_t source_line;  /* from 1 */
-    uint32_t blocks;       /* times each kernel is run; 0 is 1 */
-    uint32_t grid[3];      /* work groups in each direction */
-    uint32_t group[3];     /* work items of a group */
+    uint32_t blocks;       /* runs per kernel; 0 means 1 */
+    uint32_t grid[3];      /* work groups in each dimension */
+    uint32_t group[3];     /* work items per group in each dimension */
     uint32_t flags;        /* TT_TASK_... */
-    uint32_t records;      /* how many arguments it will record; counted when a filter refuses the task */
+    uint32_t records;      /* expected number of arguments, counted as filtered if a filter refuses the task */
     uint64_t parent;       /* with TT_TASK_HAS_PARENT: the task that submitted it */
-    uint64_t submitted_ns; /* when, by CLOCK_MONOTONIC */
+    uint64_t submitted_ns; /* time of submission, by CLOCK_MONOTONIC */
     uint64_t reserved[4];  /* zero */
 } tt_task_info;
 
-#define TT_TASK_MARKED 1u     /* all of its arguments are marked, for level `marked` */
+#define TT_TASK_MARKED 1u     /* all arguments are marked, for level `marked` */
 #define TT_TASK_HAS_PARENT 2u
 
-/* A task that has begun: plain words, the caller's to keep. */
+/* A task that has begun: plain data, owned by the caller. */
 typedef struct tt_recorded_task {
     uint64_t words[32];
 } tt_recorded_task;
 
-/* Its number. */
+/* The id of a task. */
 static inline uint64_t tt_task_id(const tt_recorded_task *task) { return task->words[1]; }
 
 /* A strided view of a buffer, as an argument of a task. Offsets and strides count elements; strides may be zero or negative. */
 typedef struct tt_view {
     const void *data;    /* first byte of the buffer */
-    uint64_t bytes;      /* size of the buffer; all that is read lies in it */
+    uint64_t bytes;      /* size of the buffer; the view must be inside */
     uint64_t start;      /* first element of the view */
     uint64_t shape[TT_MAX_DIMS];
     int64_t strides[TT_MAX_DIMS];
@@ -237,55 +244,55 @@ typedef struct tt_view {
     uint8_t dtype;       /* enum tt_dtype */
     uint8_t ndims;       /* dimensions in use */
     uint8_t role;        /* enum tt_role */
-    uint8_t space;       /* enum tt_space_kind; only host, pinned and managed memory is read, any may be reserved for */
+    uint8_t space;       /* enum tt_space_kind; device memory cannot be read, only reserved for */
     uint16_t flags;      /* TT_VIEW_... */
-    uint32_t name;       /* tt_string; 0: as its kernel declares it */
+    uint32_t name;       /* tt_string; 0: the name that the kernel declares */
     uint32_t reserved0;  /* zero */
     uint64_t reserved[3]; /* zero */
 } tt_view;
 
 #define TT_VIEW_MARKED 1u         /* marked, for level `marked` */
-#define TT_VIEW_DTYPE_GUESSED 2u  /* the element type is not known */
-#define TT_VIEW_ROLE_GUESSED 4u   /* whether it is read or written is not known */
-#define TT_VIEW_EXTENT_GUESSED 8u /* how far it reaches is not known */
+#define TT_VIEW_DTYPE_GUESSED 2u  /* the element type is a guess */
+#define TT_VIEW_ROLE_GUESSED 4u   /* the role is a guess */
+#define TT_VIEW_EXTENT_GUESSED 8u /* the size is a guess */
 
-/* Space for content that comes later. It is the caller's until it is committed. */
+/* Reserved space for content that arrives later. Only the caller uses it until it is committed. */
 typedef struct tt_reserved_space {
-    uint64_t number; /* to commit it by */
-    void *start;     /* where the content goes, logical and contiguous; NULL when none is wanted */
-    uint64_t bytes;  /* how much */
+    uint64_t number; /* number for tt_commit */
+    void *start;     /* start of the space; the content is logical and contiguous. NULL if no content is needed */
+    uint64_t bytes;  /* size of the space */
 } tt_reserved_space;
 
-/* What a session has recorded and lost. */
+/* Counters of recorded and lost data. */
 typedef struct tt_counts {
     uint64_t recorded;   /* records */
     uint64_t dropped;    /* records, or payloads of records */
-    uint64_t bytes;      /* of payloads that were recorded */
-    uint64_t lost_bytes; /* of payloads that were dropped */
-    uint64_t filtered;   /* arguments that a filter kept out */
-    uint64_t refused;    /* recorders that found no lane */
-    uint64_t uncaptured; /* arguments whose view was wrong: TT_BAD_ARGUMENT */
+    uint64_t bytes;      /* recorded payload bytes */
+    uint64_t lost_bytes; /* dropped payload bytes */
+    uint64_t filtered;   /* filtered arguments */
+    uint64_t refused;    /* recorders that got no lane */
+    uint64_t uncaptured; /* arguments with an invalid view: TT_BAD_ARGUMENT */
     uint64_t reserved;   /* zero */
 } tt_counts;
 
-/* How a session records into a folder of its own. Zero what is to be as usual. */
+/* Options of a session with its own folder. Zero means the default. */
 typedef struct tt_folder_options {
-    uint32_t level;       /* enum tt_level; 0 is TT_LEVEL_FULL */
-    uint32_t drops;       /* 1: what has no room is dropped and counted, 0: it is waited for */
-    uint32_t lanes;       /* threads that record at a time; 0 is 64 */
+    uint32_t level;       /* enum tt_level; 0 means TT_LEVEL_FULL */
+    uint32_t drops;       /* 1: records without space are dropped and counted; 0: calls wait for space */
+    uint32_t lanes;       /* recorders that can be open at the same time; 0 means 64 */
     uint32_t reserved0;   /* zero */
-    uint64_t arena_bytes; /* of each lane, a multiple of 4096; 0 is 4 MiB */
+    uint64_t arena_bytes; /* memory per lane, a multiple of 4096; 0 means 4 MiB */
     uint64_t reserved[5]; /* zero */
 } tt_folder_options;
 
-/* One argument that a kernel declares. */
+/* Declaration of a kernel argument. */
 typedef struct tt_kernel_arg {
     const char *name; /* NULL for none */
-    uint32_t role;    /* enum tt_role; 4 for a scalar, 0 when not known */
+    uint32_t role;    /* enum tt_role; 4 for a scalar, 0 if unknown */
     uint32_t reserved; /* zero */
 } tt_kernel_arg;
 
-/* What the image of a module is. */
+/* Kind of a module image. */
 enum tt_image_kind {
     TT_IMAGE_UNKNOWN = 0,
     TT_IMAGE_OPENCL_C = 1,
@@ -296,13 +303,13 @@ enum tt_image_kind {
     TT_IMAGE_FATBIN = 6
 };
 
-/* Code that kernels come from, with its image. Texts may be NULL. */
+/* A module, the code of kernels, with its image. Texts may be NULL. */
 typedef struct tt_module_image_info {
     const char *name;
-    const char *options;  /* that it was built with */
-    const char *device;   /* that it was built for */
+    const char *options;  /* build options */
+    const char *device;   /* device of the build */
     const void *image;
-    uint64_t bytes;       /* of the image; at most 4 GiB */
+    uint64_t bytes;       /* size of the image, at most 4 GiB */
     uint32_t kind;        /* enum tt_image_kind */
     uint32_t reserved0;   /* zero */
     uint64_t reserved[2]; /* zero */
@@ -311,7 +318,7 @@ typedef struct tt_module_image_info {
 /* ---- The table ---------------------------------------------------------------------------------------------------- */
 
 #define TT_RECORD_VERSION 1
-/* The table of the first libraries; what is behind it is asked for before it is called. */
+/* Size of the table in the first version. Later functions are called only if the table has them. */
 #define TT_RECORD_LEAST_BYTES (8 + 29 * sizeof(void (*)(void)))
 
 typedef struct tt_record_api {
@@ -365,16 +372,16 @@ struct tt_recorder {
     const tt_record_api *api;
 };
 
-/* The library's one symbol. */
+/* The library's only symbol. */
 #ifdef TT_LINKED
 extern const tt_record_api tensortap_record_1;
 #elif defined(__GNUC__)
-/* Before glibc 2.34 these are in a library of their own, which a program need not have. */
+/* Before glibc 2.34 these are in libdl, which the program may not link. */
 #pragma weak dlopen
 #pragma weak dlsym
 #endif
 
-/* The table, or NULL where there is no library. */
+/* The table; NULL without a library. */
 static inline const tt_record_api *tt_record_find(void)
 {
 #ifdef TT_LINKED
@@ -395,7 +402,7 @@ static inline const tt_record_api *tt_record_find(void)
 
 /* ---- Sessions ----------------------------------------------------------------------------------------------------- */
 
-/* Attaches to the recorder that runs this program; NULL when there is none. Attaching again opens the same session. */
+/* Attaches to the recorder that runs this program; NULL without one. Attaching again opens the same session. */
 static inline tt_session *tt_attach(void)
 {
     const tt_record_api *api = tt_record_find();
@@ -403,8 +410,8 @@ static inline tt_session *tt_attach(void)
     return api && api->attach(&session) == TT_OK ? session : NULL;
 }
 
-/* A session that collects into a folder of its own, which must not exist or be empty; NULL when there is no library or no such
-   folder. `options` may be NULL. */
+/* Opens a session with its own folder, which must not exist or must be empty; NULL without a library, or if the folder
+   cannot be used. `options` may be NULL. */
 static inline tt_session *tt_open_folder(const char *dir, const tt_folder_options *options)
 {
     const tt_record_api *api = tt_record_find();
@@ -412,12 +419,12 @@ static inline tt_session *tt_open_folder(const char *dir, const tt_folder_option
     return api && api->open_folder(dir, options, &session) == TT_OK ? session : NULL;
 }
 
-/* Closes what was attached or opened. With the last close the session ends: the calling thread's recorder is closed, the recorder
-   is told that nothing more comes, and files of an own folder are complete. Recorders of other threads record nothing more.
-   TT_CLOSED when this handle was closed before, TT_NOT_FLUSHED when the recorder was gone by then. */
+/* Closes a session handle. The last close ends the session: it closes the calling thread's recorder, notifies the recorder
+   process, and completes the files of a folder. Recorders of other threads record nothing more.
+   TT_CLOSED if this handle is already closed, TT_NOT_FLUSHED if the recorder had exited. */
 static inline int tt_close(tt_session *session) { return session ? session->api->close(session) : TT_OFF; }
 
-/* What was recorded and lost so far, by all threads. */
+/* Gets the counters of all threads. */
 static inline int tt_counters(tt_session *session, tt_counts *counts)
 {
     if (!session) {
@@ -427,7 +434,7 @@ static inline int tt_counters(tt_session *session, tt_counts *counts)
     return session->api->counters(session, counts);
 }
 
-/* enum tt_level: how much is recorded. */
+/* The dump level: enum tt_level. */
 static inline int tt_session_level(tt_session *session)
 {
     return session ? session->api->level(session) : TT_LEVEL_OFF;
@@ -435,24 +442,25 @@ static inline int tt_session_level(tt_session *session)
 
 /* ---- Recorders ---------------------------------------------------------------------------------------------------- */
 
-/* The recorder of this thread, which closes when the thread ends; NULL without a session, or when all lanes are taken. Keep it. */
+/* The recorder of this thread, which closes when the thread ends; NULL without a session, or if all lanes are in use.
+   Store it instead of calling this for every task. */
 static inline tt_recorder *tt_thread(tt_session *session) { return session ? session->api->thread(session) : NULL; }
 
-/* A recorder that is the caller's until it is closed. The dump calls it by `name`. */
+/* Opens a recorder for the caller, until tt_recorder_close. The dump shows `name`. */
 static inline tt_recorder *tt_recorder_open(tt_session *session, const char *name)
 {
     return session ? session->api->recorder_open(session, name) : NULL;
 }
 
-/* Closes a recorder, of either kind; that of a thread is closed by its thread. What was reserved and not committed counts as
+/* Closes a recorder of either kind. Only its own thread may close a thread's recorder. Open reservations count as
    dropped. */
 static inline int tt_recorder_close(tt_recorder *r) { return r ? r->api->recorder_close(r) : TT_OFF; }
 
-/* Waits until everything that this recorder has recorded is in files. TT_NOT_FLUSHED when that cannot be, or took too long. */
+/* Waits until all records of this recorder are in files. TT_NOT_FLUSHED if that is impossible or takes too long. */
 static inline int tt_flush(tt_recorder *r) { return r ? r->api->flush(r) : TT_OFF; }
 
-/* Lets no call wait longer than this; what has no room by then is dropped and counted. UINT64_MAX, as at first: as long as the
-   recorder lives. */
+/* Limits how long a call waits for the recorder. Records without space by then are dropped and counted. The default,
+   UINT64_MAX, waits as long as the recorder runs. */
 static inline int tt_set_max_wait(tt_recorder *r, uint64_t milliseconds)
 {
     return r ? r->api->set_max_wait(r, milliseconds) : TT_OFF;
@@ -460,43 +468,43 @@ static inline int tt_set_max_wait(tt_recorder *r, uint64_t milliseconds)
 
 /* ---- Names ---------------------------------------------------------------------------------------------------------- */
 
-/* Each is said once and has a number from then on, which is the same in every thread. Ask again at any time. */
+/* Each name is recorded once and has a number, which is the same in every thread. Calling again returns the same number. */
 
 static inline uint32_t tt_string(tt_recorder *r, const char *text) { return r ? r->api->string(r, text) : 0; }
 
-/* A scope in another, 0 for none. */
+/* A scope inside of the scope `parent`; 0 for none. */
 static inline uint32_t tt_scope_id(tt_recorder *r, const char *name, uint32_t parent)
 {
     return r ? r->api->scope_id(r, name, parent) : 0;
 }
 
-/* A kernel: what a task runs. */
+/* A kernel. */
 static inline uint32_t tt_kernel_id(tt_recorder *r, const char *name)
 {
     return r ? r->api->kernel_id(r, name, 0, NULL, 0) : 0;
 }
 
-/* A kernel with the module it comes from and what it declares of its arguments, in order. */
+/* A kernel with its module and the declarations of its arguments, in order. */
 static inline uint32_t tt_kernel_with(tt_recorder *r, const char *name, uint32_t module, const tt_kernel_arg *args,
                                       uint32_t count)
 {
     return r ? r->api->kernel_id(r, name, module, args, count) : 0;
 }
 
-/* A queue or stream: a lane of time. */
+/* A queue or stream. */
 static inline uint32_t tt_queue_id(tt_recorder *r, const char *name) { return r ? r->api->queue_id(r, name) : 0; }
 
-/* A step: an iteration, or one run of a program that stays. It begins when it is first asked for. */
+/* A step: an iteration, or one run of a long-lived program. It begins with the first call. */
 static inline uint32_t tt_step_id(tt_recorder *r, const char *name) { return r ? r->api->step_id(r, name) : 0; }
 
-/* Code that kernels come from: its size and the 16 bytes of its hash, 0 and NULL where not known. */
+/* A module, the code of kernels: its size and the 16 bytes of its hash; 0 and NULL if unknown. */
 static inline uint32_t tt_module_id(tt_recorder *r, const char *name, uint64_t bytes, const uint8_t *hash)
 {
     return r ? r->api->module_id(r, name, bytes, hash) : 0;
 }
 
-/* The same with its image, which is kept in the dump, each content once: at every level, whatever is filtered, in as many pieces as it
- * takes. Another image, other options or another device make another module. 0 where the library is older than this call. */
+/* A module with its image, which is stored in the dump once per content, at every level and despite filters. A different
+   image, options or device make a different module. 0 if the library is too old for this call. */
 static inline uint32_t tt_module_image(tt_recorder *r, const tt_module_image_info *module)
 {
     return r && r->api->bytes >= offsetof(tt_record_api, module_image) + sizeof r->api->module_image ? r->api->module_image(r, module) : 0;
@@ -513,24 +521,24 @@ static inline tt_task_info tt_task_of(uint32_t kernel)
     return info;
 }
 
-/* Begins a task. A task that a filter refuses is TT_FILTERED, and so is everything about it. TT_DROPPED: that it began was not
-   recorded; what follows may be. */
+/* Begins a task. TT_FILTERED if a filter refuses the task; then all its calls return TT_FILTERED. TT_DROPPED if its begin
+   was not recorded; later records may be. */
 static inline int tt_task_begin(tt_recorder *r, tt_recorded_task *task, const tt_task_info *info)
 {
     return r ? r->api->task_begin(r, task, info) : TT_OFF;
 }
 
-/* Ends it. */
+/* Ends a task. */
 static inline int tt_task_end(tt_recorder *r, tt_recorded_task *task) { return r ? r->api->task_end(r, task) : TT_OFF; }
 
-/* Bits of an element; 0 for no type. */
+/* Bits per element; 0 for an unknown type. */
 static inline uint32_t tt_dtype_bits(uint32_t dtype)
 {
     static const uint8_t bits[] = {0, 64, 32, 16, 16, 8, 8, 4, 64, 32, 16, 8, 4, 64, 32, 16, 8, 8};
     return dtype < sizeof bits ? bits[dtype] : 0;
 }
 
-/* All of a buffer without gaps. */
+/* A view of a whole contiguous buffer. */
 static inline tt_view tt_dense(uint16_t arg, enum tt_role role, const void *data, enum tt_dtype dtype, uint32_t ndims,
                                const uint64_t *shape)
 {
@@ -553,7 +561,7 @@ static inline tt_view tt_dense(uint16_t arg, enum tt_role role, const void *data
     return view;
 }
 
-/* Records several tensors of a task at once, which costs less than one after the other. If some are wrong, the others are
+/* Records several tensors of a task in one call, which is faster than one call each. If some are invalid, the others are
    recorded. */
 static inline int tt_record(tt_recorder *r, tt_recorded_task *task, enum tt_stage stage, const tt_view *views,
                             uint32_t count)
@@ -561,13 +569,13 @@ static inline int tt_record(tt_recorder *r, tt_recorded_task *task, enum tt_stag
     return r ? r->api->record(r, task, (uint32_t)stage, views, count) : TT_OFF;
 }
 
-/* Records one, before its task runs. */
+/* Records a tensor before its task runs. */
 static inline int tt_record_before(tt_recorder *r, tt_recorded_task *task, const tt_view *view)
 {
     return r ? r->api->record(r, task, TT_BEFORE, view, 1) : TT_OFF;
 }
 
-/* Records one, after its task has run. */
+/* Records a tensor after its task has run. */
 static inline int tt_record_after(tt_recorder *r, tt_recorded_task *task, const tt_view *view)
 {
     return r ? r->api->record(r, task, TT_AFTER, view, 1) : TT_OFF;
@@ -599,21 +607,21 @@ static inline int tt_record_i64(tt_recorder *r, tt_recorded_task *task, uint16_t
     return tt_record_scalar(r, task, arg, TT_INT64, (uint64_t)value, name);
 }
 
-/* Says that `consumer` waits for `producer`, at one of its arguments where that is why. */
+/* Records that `consumer` waits for `producer`, and the argument that causes it. */
 static inline int tt_record_edge(tt_recorder *r, uint64_t producer, uint64_t consumer, enum tt_edge_cause cause, uint16_t arg)
 {
     return r ? r->api->record_edge(r, producer, consumer, (uint32_t)cause, arg) : TT_OFF;
 }
 
-/* ---- Memory that unrecorded code uses ------------------------------------------------------------------------------- */
+/* ---- Memory used by unrecorded code -------------------------------------------------------------------------------- */
 
-/* Code that is not recorded has written these bytes by now: what tasks read there comes from it. The bytes are recorded. */
+/* Records that unrecorded code has written these bytes, with their content. Tasks that read them depend on this write. */
 static inline int tt_wrote(tt_recorder *r, const void *start, uint64_t bytes, uint32_t name)
 {
     return r ? r->api->wrote(r, start, bytes, name) : TT_OFF;
 }
 
-/* These bytes were freed, or allocated: what lay there before has nothing to do with what will. */
+/* Records that these bytes were freed or allocated: their earlier content is unrelated to their later content. */
 static inline int tt_freed(tt_recorder *r, const void *start, uint64_t bytes)
 {
     return r ? r->api->allocation(r, (uint64_t)(uintptr_t)start, bytes, TT_HOST_MEMORY, 1) : TT_OFF;
@@ -624,12 +632,12 @@ static inline int tt_allocated(tt_recorder *r, const void *start, uint64_t bytes
     return r ? r->api->allocation(r, (uint64_t)(uintptr_t)start, bytes, TT_HOST_MEMORY, 0) : TT_OFF;
 }
 
-/* ---- Content that comes later ------------------------------------------------------------------------------------- */
+/* ---- Deferred content --------------------------------------------------------------------------------------------- */
 
-/* Reserves space for the content of a tensor, such as a copy from a device: nothing is read from `view`. Fill `space->bytes` bytes at
-   `space->start`, then commit. Reservations are committed in any order and become visible in the order in which they were made; other
-   records do not wait for them. When `space->start` is NULL, nothing is to be filled or committed.
-   TT_COMMIT_FIRST when only a commit of this recorder's own makes room: it never waits for that. */
+/* Reserves space for the content of a tensor, such as a copy from a device. The memory of `view` is not read. Write
+   `space->bytes` bytes to `space->start`, then commit. Reservations can be committed in any order and become visible in the
+   order of reservation; other records do not wait for them. If `space->start` is NULL, do not fill or commit anything.
+   TT_COMMIT_FIRST if only a commit by this recorder can make space; the call does not wait for that. */
 static inline int tt_reserve(tt_recorder *r, tt_recorded_task *task, enum tt_stage stage, const tt_view *view,
                              tt_reserved_space *space)
 {
@@ -640,25 +648,25 @@ static inline int tt_reserve(tt_recorder *r, tt_recorded_task *task, enum tt_sta
     return r->api->reserve(r, task, (uint32_t)stage, view, space);
 }
 
-/* The content has come. `hash` is NULL, or the 16 bytes of its xxh3_128_tree4k (little endian) where it was hashed at the source. */
+/* Commits a reservation. `hash` is NULL, or the 16 bytes of the xxh3_128_tree4k of the content (little endian). */
 static inline int tt_commit(tt_recorder *r, uint64_t number, const uint8_t *hash)
 {
     return r ? r->api->commit(r, number, hash) : TT_OFF;
 }
 
-/* The content does not come: what is known of the tensor stays, and its payload counts as dropped. */
+/* Cancels a reservation: the metadata is recorded, and the payload counts as dropped. */
 static inline int tt_give_up(tt_recorder *r, uint64_t number) { return r ? r->api->give_up(r, number) : TT_OFF; }
 
-/* ---- Words ---------------------------------------------------------------------------------------------------------- */
+/* ---- Texts ---------------------------------------------------------------------------------------------------------- */
 
-/* What a status means. */
+/* Describes a status. */
 static inline const char *tt_status_text(int status)
 {
     const tt_record_api *api = tt_record_find();
-    return api ? api->status_text(status) : "nothing records this program";
+    return api ? api->status_text(status) : "this program is not being recorded";
 }
 
-/* What went wrong last in this thread; an empty text when nothing did. Valid until the next call of this thread. */
+/* Describes the last error of this thread; empty without one. Valid until the next call of this thread. */
 static inline const char *tt_last_error(void)
 {
     const tt_record_api *api = tt_record_find();

@@ -1,4 +1,5 @@
-//! Files beside a manifest: tasks, dependencies and names. The first byte of the input says which, the rest is the file.
+//! Files next to a manifest: tasks, dependencies and names. The first byte of the input selects the file,
+//! the rest is its content.
 #![no_main]
 
 use std::fs;
@@ -18,9 +19,9 @@ fuzz_target!(|input: &[u8]| {
         _ => (THEIRS, "name_map.json"),
     };
     let dir = tensortap_fuzz::folder();
-    fs::write(dir.path().join("args_dump.json"), manifest).expect("there is room for a file");
-    fs::write(dir.path().join(name), file).expect("there is room for a file");
-    let dump = tensortap_format::Dump::open(dir.path()).expect("the manifest is whole");
-    assert_eq!(dump.len(), 1, "what lies beside it costs no record");
+    fs::write(dir.path().join("args_dump.json"), manifest).expect("the file can be written");
+    fs::write(dir.path().join(name), file).expect("the file can be written");
+    let dump = tensortap_format::Dump::open(dir.path()).expect("the manifest is valid");
+    assert_eq!(dump.len(), 1, "a file next to the manifest affects no record");
     tensortap_fuzz::read_dump(dir.path());
 });

@@ -1,5 +1,5 @@
-//! Arguments of dispatches and of the orchestration: the first byte of the input says which file, and whether a manifest lies
-//! beside it; the rest is the file.
+//! Arguments of dispatches and of the orchestration. The first byte of the input selects the file and
+//! whether a manifest is next to it; the rest is the file's content.
 #![no_main]
 
 use std::fs;
@@ -13,9 +13,9 @@ fuzz_target!(|input: &[u8]| {
     let Some((which, file)) = input.split_first() else { return };
     let dir = tensortap_fuzz::folder();
     let name = if which & 1 == 0 { "kernel_args_dump.json" } else { "args_dump.json" };
-    fs::write(dir.path().join(name), file).expect("there is room for a file");
+    fs::write(dir.path().join(name), file).expect("the file can be written");
     if which & 2 != 0 {
-        fs::write(dir.path().join("tensor_dump.json"), MANIFEST).expect("there is room for a file");
+        fs::write(dir.path().join("tensor_dump.json"), MANIFEST).expect("the file can be written");
     }
     tensortap_fuzz::read_dump(dir.path());
 });

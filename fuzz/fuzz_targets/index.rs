@@ -1,6 +1,6 @@
-//! Indexes. With an odd first byte the rest of the input is the file; with an even one it is what stands in the frames, and
-//! header and checksums around it are right, so that the checks behind them are reached. Whatever a repair says it has made whole
-//! must be whole.
+//! Indexes. If the first byte is odd, the rest of the input is the file. If it is even, the rest is the
+//! content of frames with a valid header and valid checksums, so that later checks run. A dump that repair
+//! reports as complete must be complete.
 #![no_main]
 
 use std::{fs, path::Path};
@@ -15,8 +15,8 @@ fuzz_target!(|input: &[u8]| {
     let Some((how, rest)) = input.split_first() else { return };
     let file = if how % 2 == 1 { rest.to_vec() } else { forged(rest) };
     let dir = tensortap_fuzz::folder();
-    fs::write(dir.path().join("tensor_dump.idx"), file).expect("there is room for a file");
-    fs::write(dir.path().join("tensor_dump.bin"), [9; 64]).expect("there is room for a file");
+    fs::write(dir.path().join("tensor_dump.idx"), file).expect("the file can be written");
+    fs::write(dir.path().join("tensor_dump.bin"), [9; 64]).expect("the file can be written");
     tensortap_fuzz::read_dump(dir.path());
     check_repair(dir.path());
 });
@@ -27,17 +27,18 @@ fn check_repair(dir: &Path) {
     }
     let dump = Dump::open(dir).expect("a repaired dump opens");
     assert_eq!(dump.tail(), Tail::Closed);
-    let findings = verify(&dump).expect("nobody changes the files meanwhile");
-    // The made-up payloads need not have the hashes that made-up records claim.
+    let findings = verify(&dump).expect("the files do not change");
+    // The forged payloads need not match the hashes in forged records.
     let wrong = findings
         .problems
         .iter()
         .find(|problem| !problem.what.contains("hashes to") && !problem.what.contains("overlap"));
     assert!(wrong.is_none(), "{wrong:?}");
-    assert!(!repair(dir).expect("a whole dump can be repaired").changed);
+    assert!(!repair(dir).expect("a complete dump can be repaired").changed);
 }
 
-/// An index with frames cut from the input: count, thread and length of the body in one byte each, in units of 8 bytes.
+/// An index with frames from the input: count, thread and length of the body in one byte each, lengths in
+/// units of 8 bytes.
 fn forged(mut input: &[u8]) -> Vec<u8> {
     let mut file = header();
     let mut seq = 0;

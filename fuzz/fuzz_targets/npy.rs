@@ -1,4 +1,4 @@
-//! `.npy` files: the whole input is the file.
+//! `.npy` files: the input is the file.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

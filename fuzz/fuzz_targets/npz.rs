@@ -1,4 +1,4 @@
-//! `.npz` files: the whole input is the file.
+//! `.npz` files: the input is the file.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

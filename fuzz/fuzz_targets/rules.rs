@@ -1,4 +1,4 @@
-//! Rules files: the whole input is the file.
+//! Rules files: the input is the file.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! `.safetensors` files: the whole input is the file.
+//! `.safetensors` files: the input is the file.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

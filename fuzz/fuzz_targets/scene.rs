@@ -1,10 +1,10 @@
-//! Descriptions of scene folders: the whole input is `scene.toml`.
+//! Descriptions of scene folders: the input is `scene.toml`.
 #![no_main]
 
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use tensortap_folder::Definition;
+use tensortap_scene_folder::Definition;
 
 fuzz_target!(|input: &[u8]| {
     let Ok(text) = std::str::from_utf8(input) else { return };

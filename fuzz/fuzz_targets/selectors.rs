@@ -1,4 +1,4 @@
-//! Words of the command line that say which records: a line of the input for each selector, held against a small dump.
+//! Selectors of the command line: one line of the input per selector, applied to a small dump.
 #![no_main]
 
 use std::fs;
@@ -18,8 +18,8 @@ fn dump() -> &'static Dump {
     static DUMP: OnceLock<Dump> = OnceLock::new();
     DUMP.get_or_init(|| {
         let dir = tensortap_fuzz::folder();
-        fs::write(dir.path().join("tensor_dump.json"), MANIFEST).expect("there is room for a file");
-        Dump::open(dir.path()).expect("the manifest is whole")
+        fs::write(dir.path().join("tensor_dump.json"), MANIFEST).expect("the file can be written");
+        Dump::open(dir.path()).expect("the manifest is valid")
     })
 }
 
@@ -47,7 +47,7 @@ fuzz_target!(|input: &[u8]| {
         assert!(view.numel() <= 8);
     }
     let _ = RecordName::parse(line());
-    // A name that was escaped is one word of a list again.
+    // An escaped name is parsed back as one word of a list.
     let name = line();
     if !name.is_empty() {
         assert_eq!(ids::split_list(&ids::escaped(name)).ok(), Some(vec![name.to_string()]));

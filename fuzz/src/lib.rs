@@ -1,4 +1,5 @@
-//! What the fuzz targets share: folders in memory, and tools that read everything a file leads to.
+//! Shared parts of the fuzz targets: folders in memory, and functions that read everything that a file
+//! refers to.
 #![forbid(unsafe_code)]
 
 use std::{fs, path::Path};
@@ -7,18 +8,18 @@ use tempfile::TempDir;
 use tensortap_format::{Dump, verify};
 use tensortap_interchange::NamedArrays;
 
-/// A new folder, in memory where the system has such a place.
+/// A new folder, in memory if the system has a memory file system.
 pub fn folder() -> TempDir {
     let memory = Path::new("/dev/shm");
-    if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() }.expect("a folder can be made")
+    if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() }.expect("the folder can be created")
 }
 
-/// Opens a dump and reads all of it. What comes of it is not the point, that it ends is.
+/// Opens a dump and reads everything. Only the absence of panics and hangs matters.
 pub fn read_dump(dir: &Path) {
     let Ok(dump) = Dump::open(dir) else { return };
     let mut payload = Vec::new();
     for record in dump.records() {
-        let record = record.expect("nobody changes the files meanwhile");
+        let record = record.expect("the files do not change");
         let _ = dump.payload_into(&record, &mut payload);
         let _ = (serde_json::to_string(&record), record.to_string(), record.value(), record.is_contiguous());
         let _ = dump.unknown(&record);
@@ -28,11 +29,11 @@ pub fn read_dump(dir: &Path) {
     let _ = verify(&dump);
 }
 
-/// Opens a file of arrays under a name and reads all of it.
+/// Opens a file of arrays under a name and reads everything.
 pub fn read_arrays(name: &str, bytes: &[u8]) {
     let dir = folder();
     let path = dir.path().join(name);
-    fs::write(&path, bytes).expect("there is room for a file");
+    fs::write(&path, bytes).expect("the file can be written");
     let Ok(opened) = NamedArrays::open(&path) else { return };
     for array in opened.arrays() {
         if let Ok(content) = array.content() {

@@ -1,4 +1,5 @@
-// A program of three launches that is right, or wrong in one way: blamed right|size|uninitialised, and with -DWRONG=1 its first kernel is.
+// A program of three launches that is right, or wrong in one way: blamed right|size|uninitialized. Compiled
+// with -DWRONG=1, its first kernel is wrong.
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -41,7 +42,7 @@ int main(int, char **args) {
   NEED(cudaMalloc(&x, bytes));
   NEED(cudaMalloc(&y, bytes));
   NEED(cudaMalloc(&z, bytes));
-  // What was never written is not zeros by chance.
+  // Makes uninitialized memory unlikely to be zeros.
   NEED(cudaMalloc(&garbage, bytes));
   NEED(cudaMemset(garbage, 0x5A, bytes));
   NEED(cudaFree(garbage));
@@ -49,7 +50,7 @@ int main(int, char **args) {
   NEED(cudaMemcpy(x, numbers.data(), bytes, cudaMemcpyHostToDevice));
   NEED(cudaMemset(y, 7, bytes));
   NEED(cudaMemset(z, 0, bytes));
-  if (strcmp(how, "uninitialised")) NEED(cudaMemset(sums, 0, bytes));
+  if (strcmp(how, "uninitialized")) NEED(cudaMemset(sums, 0, bytes));
   scale<<<groups, 64>>>(x, y);
   gather<<<strcmp(how, "size") ? groups : groups / 2, 64>>>(y, sums);
   finish<<<groups, 64>>>(sums, z);

@@ -1,4 +1,4 @@
-"""Compares a dump with what a program expects, by reading the dump's files and nothing else."""
+"""Compares a dump with what a program expects. Reads only the files of the dump."""
 import argparse
 import glob
 import json
@@ -16,7 +16,7 @@ options = parser.parse_args()
 
 folders = [name.rsplit("/", 1)[0] for name in glob.glob(options.run + "/*/tensor_dump.json")]
 manifests = [(json.load(open(folder + "/tensor_dump.json")), folder) for folder in folders]
-# Compilers start processes that do nothing on the GPU.
+# Compilers start processes that do not use the GPU.
 manifest, folder = max(manifests, key=lambda manifest: manifest[0]["total_tensors"])
 graph = json.load(open(folder + "/graph.json"))
 payloads = open(folder + "/tensor_dump.bin", "rb") if manifest["bin_file"] else None
@@ -51,7 +51,7 @@ def content(record, at, size):
 
 
 def check(memory):
-    """Every task that is given exactly this memory, in the order of submission: it finds what the last left, and leaves the next state or nothing new."""
+    """Checks every task that receives exactly this memory, in the order of submission: it finds the current state, and leaves that or the next one."""
     start, size, states = memory["address"], memory["bytes"], memory["states"]
     tasks = {}
     for record in manifest["tensors"]:
@@ -61,7 +61,7 @@ def check(memory):
     for task in sorted(tasks):
         before, after = tasks[task].get("before_dispatch"), tasks[task].get("after_completion")
         if at < 0:
-            # What comes before the first state is how the program got there.
+            # Tasks before the first state initialize the memory.
             at = 0 if after == states[0] else at
             continue
         if before is not None and before != states[at]:
@@ -80,7 +80,7 @@ def check(memory):
 
 
 def check_extents(blocks, most):
-    """Arguments of launches that begin in one of these blocks end with it, and say so; each block is given to some launch."""
+    """Checks that launch arguments which start in one of these blocks end with it and have an exact extent, and that every block is an argument."""
     kernels = {int(task["task_id"], 16) for task in graph["tasks"] if task.get("operation", "kernel") == "kernel"}
     found, met = [], set()
     for record in manifest["tensors"]:

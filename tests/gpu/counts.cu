@@ -1,4 +1,5 @@
-// Launches, fills and copies of the runtime API whose results a host computes as well: what each command found and left is compared with the dump.
+// Launches, fills and copies of the runtime API. The host computes the same results, and the dump is compared
+// with them.
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -90,7 +91,7 @@ int main(int, char **args) {
       x.left();
     }
   }
-  // In the legacy stream, behind `one` and beside `two`, whose work `one` has waited for.
+  // In the legacy stream: after `one` and unordered with `two`, whose commands `one` has waited for.
   mix<<<groups, 128>>>(z.device, x.device, 99, count);
   for (uint32_t at = 0; at < count; at++) x.words[at] = x.words[at] * 3 + z.words[at] + 99;
   x.left();

@@ -1,4 +1,4 @@
-"""Integers that launches change in place, without anybody waiting; what each finds and leaves is computed by numpy."""
+"""Launches change integers in place, without synchronization. numpy computes the input and output of each launch."""
 import json
 import sys
 import zlib
@@ -31,7 +31,7 @@ with numpy.errstate(over="ignore"):
         expect["second"] = expect["second"] * numpy.int32(5)
         states["second"].append(crc(expect["second"]))
         if turn % 5 == 4:
-            # Behind both: a sum of parts of both, in the stream that the other waits for.
+            # After both: a sum of parts of both, in the stream that the other one waits for.
             event = torch.cuda.Event()
             with torch.cuda.stream(other):
                 event.record()

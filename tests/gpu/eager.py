@@ -1,4 +1,4 @@
-"""PyTorch as people write it: what it prints must not depend on who watches."""
+"""Plain PyTorch. Its output must be the same recorded and unrecorded."""
 import hashlib
 
 import torch

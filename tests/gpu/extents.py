@@ -1,4 +1,4 @@
-"""Tensors of many sizes, each changed in place; how long their blocks are is asked of PyTorch's allocator."""
+"""Changes tensors of many sizes in place. PyTorch's allocator reports the sizes of their blocks."""
 import json
 import sys
 
@@ -6,7 +6,7 @@ import torch
 
 MOST = 4 << 20
 tensors = [torch.zeros(count, dtype=torch.int32, device="cuda") for count in (1, 100, 129, 1000, 50_000, 300_000, 700_000)]
-# Places that were given back and out again, while nobody waits.
+# Blocks that are freed and allocated again without synchronization.
 for turn in range(3):
     for tensor in tensors:
         tensor.add_(turn)
@@ -14,7 +14,7 @@ for turn in range(3):
     for tensor in scratch:
         tensor.mul_(2)
     del scratch, tensor
-# A view in the middle of its storage.
+# A view into the middle of its storage.
 tensors[4][1000:2000].add_(1)
 torch.cuda.synchronize()
 sizes = {}

@@ -1,4 +1,4 @@
-"""A kernel that writes where nothing is: the driver says so, and nobody hangs."""
+"""A kernel that writes to an invalid address. The driver reports the error, and nothing hangs."""
 import torch
 import triton
 import triton.language as tl

@@ -1,4 +1,4 @@
-"""Integers that graphs change: one captured by PyTorch, with memory that its allocator gives out again inside of it; what each launch finds and leaves is computed by numpy."""
+"""Graph launches change integers. PyTorch captures the graph and reuses memory within the capture. numpy computes the input and output of each launch."""
 import json
 import sys
 import zlib
@@ -13,7 +13,7 @@ def crc(array):
 
 total = torch.arange(40_000, dtype=torch.int32, device="cuda")
 small = torch.full((3000,), 5, dtype=torch.int32, device="cuda")
-# Kernels are loaded before they are captured.
+# Load the kernels before the capture.
 _ = (total[:10] * 3)[:2] + 1
 stream = torch.cuda.Stream()
 stream.wait_stream(torch.cuda.current_stream())
@@ -28,7 +28,7 @@ graph = torch.cuda.CUDAGraph()
 with torch.cuda.graph(graph):
     total.mul_(3)
     small.add_(7)
-    # Two temporary tensors, of which the second may take the place of the first.
+    # Two temporary tensors. The second may reuse the memory of the first.
     total[:3000].add_(small * 3)
     total[:2000].add_(small[:2000] * 5)
 states = {"total": [], "small": []}

@@ -1,4 +1,4 @@
-"""A graph that is captured once and launched five times."""
+"""Captures a graph once and launches it five times."""
 import torch
 
 x = torch.arange(1000, dtype=torch.int64, device="cuda")

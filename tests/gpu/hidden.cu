@@ -1,4 +1,4 @@
-// Variables of a module, and graphs that are made of nodes: what each launch found and left there is computed by the host as well.
+// Variables of a module, and graphs that are built from nodes. The host computes the same results.
 #include <cstdint>
 #include <cstdio>
 #include <functional>
@@ -88,7 +88,7 @@ int main(int, char **args) {
     in_total.left();
   }
 
-  // Fill z, fold y into it, copy it to w.
+  // Fill z, fold y into it, and copy it to w.
   cudaGraph_t graph;
   NEED(cudaGraphCreate(&graph, 0));
   cudaGraphNode_t filled, folded, copied;
@@ -122,7 +122,7 @@ int main(int, char **args) {
   NEED(cudaGraphExecKernelNodeSetParams(exec, folded, &kernel));
   NEED(run_graph(true));
   NEED(run_graph(true));
-  // The same graph inside of another.
+  // The same graph as a child graph.
   cudaGraph_t outer;
   cudaGraphNode_t inner;
   NEED(cudaGraphCreate(&outer, 0));

@@ -1,4 +1,4 @@
-"""JAX: compiled steps. Its choice of kernels by time is off: whoever watches changes times."""
+"""JAX: compiled steps. Autotuning is off, because recording changes the times."""
 import os
 
 os.environ["XLA_FLAGS"] = "--xla_gpu_autotune_level=0"

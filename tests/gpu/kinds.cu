@@ -1,4 +1,5 @@
-// Launches that need more than sizes and parameters to be run again: shared memory that is asked for, clusters, groups that wait for one another, variables, pointers in memory.
+// Launches whose replay needs more than sizes and parameters: dynamic shared memory, clusters, cooperative
+// groups, variables, and pointers in memory.
 #include <cooperative_groups.h>
 #include <cstdint>
 #include <cstdio>
@@ -22,7 +23,7 @@ namespace groups = cooperative_groups;
 __device__ uint32_t turns;
 __constant__ uint32_t factor;
 
-// Sums what its group has put into memory of its own.
+// Sums what its block has written to shared memory.
 __global__ void shared_sum(const uint32_t *x, uint32_t *y, uint32_t count) {
   extern __shared__ uint32_t words[];
   for (uint32_t at = threadIdx.x; at < count; at += blockDim.x) words[at] = x[at] * 3;
@@ -33,7 +34,7 @@ __global__ void shared_sum(const uint32_t *x, uint32_t *y, uint32_t count) {
 }
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-// Every group reads what the first of its cluster has.
+// Every block reads the shared memory of the first block of its cluster.
 __global__ void cluster_copy(uint32_t *y) {
   __shared__ uint32_t word;
   groups::cluster_group cluster = groups::this_cluster();
@@ -46,7 +47,7 @@ __global__ void cluster_copy(uint32_t *y) {
 __global__ void cluster_copy(uint32_t *) {}
 #endif
 
-// Each thread adds what all others have written.
+// Each thread adds what all other threads have written.
 __global__ void all_wait(uint32_t *x, uint32_t *y, uint32_t count) {
   groups::grid_group grid = groups::this_grid();
   uint32_t at = blockIdx.x * blockDim.x + threadIdx.x;
@@ -55,13 +56,13 @@ __global__ void all_wait(uint32_t *x, uint32_t *y, uint32_t count) {
   if (at < count) y[at] = x[count - 1 - at] + at;
 }
 
-// Works with variables.
+// Reads and writes variables.
 __global__ void with_variables(uint32_t *y, uint32_t count) {
   uint32_t at = blockIdx.x * blockDim.x + threadIdx.x;
   if (at < count) y[at] = at * factor + turns;
 }
 
-// Changes one, and is given nothing.
+// Changes a variable. It has no parameters.
 __global__ void next_turn() { turns += factor; }
 
 struct Link {
@@ -69,13 +70,13 @@ struct Link {
   uint64_t count;
 };
 
-// Writes where a pointer in memory points.
+// Writes through a pointer that is in memory.
 __global__ void through(const Link *link, uint32_t k) {
   uint32_t at = blockIdx.x * blockDim.x + threadIdx.x;
   if (at < link->count) link->to[at] = at ^ k;
 }
 
-// The same, and the memory is given as well.
+// The same, but the memory is also a parameter.
 __global__ void beside(const Link *link, uint32_t *y, uint32_t k) {
   uint32_t at = blockIdx.x * blockDim.x + threadIdx.x;
   if (at < link->count) y[at] = link->to[at] * k;

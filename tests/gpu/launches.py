@@ -1,4 +1,4 @@
-"""Microseconds of a launch: the best and the middle of many rounds of small ones."""
+"""Prints the microseconds of a launch: the minimum and the median over many rounds of small launches."""
 import time
 
 import torch

@@ -1,4 +1,4 @@
-"""Whether launches that were run again came out as they should, by the document that `tensortap replay --json` prints."""
+"""Checks the document that `tensortap replay --json` prints."""
 import argparse
 import json
 import sys

@@ -1,8 +1,8 @@
-"""A transformer stack (8 layers, hidden 1024, batch 4 x 512, bf16, a fresh input each step): what a step costs, unrecorded, recorded and beside a hook.
+"""A transformer stack (8 layers, hidden 1024, batch 4 x 512, bf16, a fresh input each step): the cost of a step, unrecorded, recorded, and with a hook.
 
-    transformer.py steps N [hook FOLDER]     runs steps, several times as many, and prints milliseconds of one, the median; TRANSFORMER_ROUNDS: how many times;
-                                             TRANSFORMER_REST: seconds to wait before the first, while memory is made ready
-    transformer.py table FOLDER              runs all of them, with tensortap of FOLDER, and prints ratios
+    transformer.py steps N [hook FOLDER]     runs several rounds of N steps and prints the median milliseconds of a step; TRANSFORMER_ROUNDS: number of rounds;
+                                             TRANSFORMER_REST: seconds to wait before the first round, while memory is pinned
+    transformer.py table FOLDER              runs all variants with the tensortap in FOLDER and prints ratios
 """
 import glob
 import json
@@ -16,7 +16,7 @@ import time
 
 WARM_UP = 5
 ROUNDS = 7
-# Processes of each kind that take turns.
+# Number of processes of each kind. The kinds take turns.
 PROCESSES = 4
 
 
@@ -44,7 +44,7 @@ def stack():
 
 
 def saving(folder):
-    """Saves what every operator is given and makes, each tensor into a file."""
+    """Saves the inputs and outputs of every operator, each tensor to a file."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_flatten
@@ -84,7 +84,7 @@ def steps(count, folder=None):
         for _ in range(WARM_UP):
             made = step()
         torch.cuda.synchronize()
-        # What is still on its way is not counted.
+        # Copies in flight are not counted.
         time.sleep(2)
         took = []
         with saving(folder) if folder else contextlib.nullcontext():
@@ -98,7 +98,7 @@ def steps(count, folder=None):
                 torch.cuda.synchronize()
                 took.append([time / count * 1e3 for time in (time.perf_counter() - began, submitted, used)])
     wall, submitted, used = (statistics.median(times) for times in zip(*took))
-    # What the thread that launches needs by itself: `cpu_ms`. Where that is `submit_ms`, nothing holds it up.
+    # `cpu_ms` is the CPU time of the launching thread. If it equals `submit_ms`, the thread never waits.
     print(json.dumps({"wall_ms": wall, "submit_ms": round(submitted, 2), "cpu_ms": round(used, 2),
                       "rounds": [round(one[0], 2) for one in took], "finite": bool(torch.isfinite(made).all())}))
 
@@ -130,7 +130,7 @@ def recorded(folder, out, options, count, rest=0, rounds=1):
 
 def table(folder, count=10, pinned_rate=55e9):
     shm = tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
-    # Whatever else the machine does makes rounds slower, and whole processes: all of them in turn, several times.
+    # Other load slows down rounds and whole processes. So all kinds take turns, several times.
     plain, levels = [], {"meta": [], "hash": []}
     for _ in range(PROCESSES):
         plain.append(run([sys.executable, __file__, "steps", str(count)], TRANSFORMER_ROUNDS=str(ROUNDS)))
@@ -144,7 +144,7 @@ def table(folder, count=10, pinned_rate=55e9):
         print(f"{name} of {len(each(plain))} rounds in {PROCESSES} processes: unrecorded {unrecorded:.2f} ms, meta {meta / unrecorded:.2f} x,",
               f"hash {hashed:.2f} ms, {hashed / unrecorded:.2f} x", "held" if hashed <= 2 * unrecorded else "NOT HELD: 2 x")
     plain, hashed = {"wall_ms": statistics.median(each(plain))}, {"wall_ms": statistics.median(each(levels["hash"]))}
-    # As much memory as these steps need, so that the rate of the device's copies shows, and not that of the file system.
+    # As much memory as these steps need, so that the table shows the rate of the device's copies, not of the file system.
     options, rest = ["--dump-arena=14GiB", "--dump-writers=8"], 12
     few = recorded(folder, shm + "/few", options, 2, rest)
     full = recorded(folder, shm + "/full", options, count, rest)

@@ -1,4 +1,4 @@
-"""As counts.py, by kernels of Triton."""
+"""As counts.py, with Triton kernels."""
 import json
 import sys
 import zlib

@@ -1,4 +1,4 @@
-//! Everything that `tensortap` can do, for a scene of our own: `cargo run --release -- scenes`.
+//! A program with its own scene and the whole command line of tensortap: `cargo run --release -- scenes`.
 
 mod polynomial;
 

@@ -1,4 +1,4 @@
-//! `y = x² + x`, in pieces: two kernels, each with the f64 reference that `blame --reference` and `replay --reference` go by.
+//! `y = x² + x` in pieces: two kernels, each with the f64 reference that `blame --reference` and `replay --reference` use.
 
 use tensortap::scene::FaultKind::{Last, Nan, Shift, Sign, Stale};
 use tensortap::scene::KernelArg::{In, Out};
@@ -8,7 +8,7 @@ use tensortap::scene::{
 };
 use tensortap::{CoreType, DType};
 
-/// The scene, as `run polynomial` finds it.
+/// The scene that `run polynomial` runs.
 pub struct Polynomial;
 
 impl Scene for Polynomial {
@@ -123,7 +123,7 @@ mod tests {
     use super::Polynomial;
 
     #[test]
-    fn the_scene_keeps_what_scenes_promise() {
+    fn the_scene_meets_the_requirements_of_scenes() {
         checks::is_well_formed(&Polynomial);
         checks::all(&Polynomial, &[&[], &[("pieces", "2"), ("n", "5")]]);
     }

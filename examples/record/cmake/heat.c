@@ -1,4 +1,4 @@
-/* Heat along a rod, step by step, recorded into a folder of its own: no recorder runs beside it. */
+/* Heat along a rod, step by step, recorded into its own folder without a recorder process. */
 #include <tensortap_record.h>
 
 #include <stdio.h>
@@ -40,8 +40,8 @@ int main(int argc, char **argv)
     for (int step = 0; step < STEPS; step++) {
         const double *from = rod[step % 2];
         double *to = rod[(step + 1) % 2];
-        const tt_view given = tt_dense(0, TT_IN, from, TT_FLOAT64, 1, shape);
-        const tt_view made = tt_dense(1, TT_OUT, to, TT_FLOAT64, 1, shape);
+        const tt_view input = tt_dense(0, TT_IN, from, TT_FLOAT64, 1, shape);
+        const tt_view output = tt_dense(1, TT_OUT, to, TT_FLOAT64, 1, shape);
         char name[16];
         tt_task_info info = tt_task_of(kernel);
         tt_recorded_task task;
@@ -49,9 +49,9 @@ int main(int argc, char **argv)
         snprintf(name, sizeof name, "step %d", step);
         info.step = tt_step_id(recorder, name);
         tt_task_begin(recorder, &task, &info);
-        tt_record_before(recorder, &task, &given);
+        tt_record_before(recorder, &task, &input);
         spread(from, to);
-        tt_record_after(recorder, &task, &made);
+        tt_record_after(recorder, &task, &output);
         tt_task_end(recorder, &task);
     }
     tt_counters(session, &counts);

@@ -1,11 +1,12 @@
-// A picture of tiles, computed by a pool of threads: `fill` makes each tile, `blend` mixes each with the tile to its right.
+// A picture of tiles, computed by a thread pool: `fill` computes each tile, `blend` mixes each tile with the
+// one to its right.
 //
 //     c++ -std=c++17 -O2 -pthread -I ../../../include pool.cpp -o pool
 //     ./pool 1      # one thread: the right picture
 //     ./pool 4      # four threads: sometimes another one
 //
-// It has a bug, the kind that pools have: `blend` of a tile waits for the tile itself and not for the one to its right. With one
-// thread the order of the queue hides it. See README.md for how two recordings show it.
+// It has a typical bug: the `blend` of a tile waits for that tile, but not for the one to its right. With one
+// thread, the order of the queue hides the bug. README.md shows how to find it with two recordings.
 #include <tensortap_record.h>
 
 #include <chrono>
@@ -24,10 +25,10 @@ namespace {
 constexpr std::size_t tiles = 8, width = 256;
 using Tile = float[width];
 
-Tile picture[tiles + 1]; // the last is the border, which stays black
+Tile picture[tiles + 1]; // the last one is the black border
 Tile blended[tiles];
 
-// Runs what it is given in the order it is given, on several threads.
+// Runs jobs in order of submission, on several threads.
 class Pool {
 public:
     Pool(unsigned count, tt_session *session)
@@ -44,7 +45,7 @@ public:
         changed.notify_all();
     }
 
-    // Returns when everything is done, also what jobs have submitted.
+    // Waits until all jobs are done, including jobs submitted by jobs.
     void finish()
     {
         std::unique_lock<std::mutex> lock(mutex);
@@ -82,7 +83,7 @@ private:
     bool closed = false;
 };
 
-// One task around `run`: what it reads is recorded before, what it writes after.
+// Runs `run` as one task: records its inputs before and its output after it.
 template <class Run>
 void task(tt_recorder *recorder, const char *kernel, std::size_t number, std::vector<tt_view> reads, tt_view write, Run run)
 {
@@ -102,7 +103,7 @@ tt_view tile_view(uint16_t arg, enum tt_role role, const Tile &tile)
     return tt_dense(arg, role, tile, TT_FLOAT32, 1, shape);
 }
 
-// Odd tiles are made in two passes and take a while, the later the longer, as real work does.
+// Odd tiles take two passes and more time, as real work does.
 void fill(std::size_t number)
 {
     for (std::size_t x = 0; x < width; x++)
@@ -130,7 +131,7 @@ int main(int argc, char **argv)
         for (std::size_t number = 0; number < tiles; number++) {
             pool.submit([&pool, number](tt_recorder *recorder) {
                 task(recorder, "fill", number, {}, tile_view(0, TT_OUT, picture[number]), [number] { fill(number); });
-                // The bug: the tile to the right may not be done.
+                // The bug: the tile to the right may not be complete.
                 pool.submit([number](tt_recorder *recorder) {
                     task(recorder, "blend", number,
                          {tile_view(0, TT_IN, picture[number]), tile_view(1, TT_IN, picture[number + 1])},

@@ -1,9 +1,8 @@
-"""Records a computation in Python through the C interface of libtensortap, with nothing but ctypes.
+"""Records a computation in Python through the C interface of libtensortap, using only ctypes.
 
     tensortap record -- python3 record.py
 
-The interface is a table of functions behind one symbol; tensortap_record.h describes it. Without a recorder the program runs as if
-nothing of this were there.
+The interface is a table of functions with one symbol; see tensortap_record.h. Without a recorder, the program runs without recording.
 """
 
 import ctypes as c
@@ -40,7 +39,7 @@ def function(result, *arguments):
 
 
 class Api(c.Structure):
-    """The table, up to the last function that is used here."""
+    """The table, up to the last function used here."""
 
     _fields_ = [
         ("version", c.c_uint32),
@@ -68,7 +67,7 @@ class Api(c.Structure):
 
 
 def attach():
-    """The table, the session and this thread's recorder; nothing without a recorder."""
+    """Returns the table, the session and this thread's recorder, or None without a recorder."""
     path = os.environ.get("TENSORTAP_LIBRARY")
     if not path:
         return None
@@ -80,23 +79,23 @@ def attach():
 
 
 def view(values, arg, role):
-    made = View(data=c.addressof(values), bytes=c.sizeof(values), arg=arg, dtype=FLOAT64, ndims=1, role=role)
-    made.space = HOST_MEMORY
-    made.shape[0], made.strides[0] = len(values), 1
-    return made
+    result = View(data=c.addressof(values), bytes=c.sizeof(values), arg=arg, dtype=FLOAT64, ndims=1, role=role)
+    result.space = HOST_MEMORY
+    result.shape[0], result.strides[0] = len(values), 1
+    return result
 
 
-def recorded(recorder, kernel, given, made, run):
-    """Runs `run` as a task."""
+def recorded(recorder, kernel, source, target, run):
+    """Runs `run` and records it as a task."""
     if recorder is None:
         return run()
     api, _, thread = recorder
     task, info = RecordedTask(), TaskInfo()
     info.kernel[0] = api.kernel_id(thread, kernel.encode(), 0, None, 0)
     api.task_begin(thread, task, c.byref(info))
-    api.record(thread, task, BEFORE, c.byref(view(given, 0, IN)), 1)
+    api.record(thread, task, BEFORE, c.byref(view(source, 0, IN)), 1)
     run()
-    api.record(thread, task, AFTER, c.byref(view(made, 1, OUT)), 1)
+    api.record(thread, task, AFTER, c.byref(view(target, 1, OUT)), 1)
     api.task_end(thread, task)
 
 

@@ -1,6 +1,6 @@
 #include <tensortap.h>
 
-/* The tile of a matrix that begins at a row and a column. */
+/* The tile of a matrix that starts at this row and column. */
 static tt_tensor tile_of(tt_orch *o, tt_tensor matrix, uint64_t row, uint64_t column, uint64_t tile)
 {
     return tt_slice(o, tt_slice(o, matrix, 0, row, tile), 1, column, tile);
@@ -21,23 +21,23 @@ int orchestrate(tt_orch *o)
             tt_tensor into = tile_of(o, c, i, j, tile);
             tt_task last = 0;
             for (uint64_t p = 0; p < k; p += tile) {
-                /* The first step writes the tile of C, the others are added to it. */
-                tt_tensor made = p == 0 ? into : tt_tensor_new(o, TT_FLOAT32, 2, shape);
+                /* The first step writes the tile of C directly. The other steps add to it. */
+                tt_tensor product_tile = p == 0 ? into : tt_tensor_new(o, TT_FLOAT32, 2, shape);
                 tt_begin(o, "tile_product");
                 tt_name(o, "tile %u.%u step %u", (unsigned)i, (unsigned)j, (unsigned)p);
                 tt_in(o, tile_of(o, a, i, p, tile));
                 tt_in(o, tile_of(o, b, p, j, tile));
-                tt_out(o, made);
-                tt_task product = tt_submit(o);
+                tt_out(o, product_tile);
+                tt_task done = tt_submit(o);
                 if (p > 0) {
                     tt_begin(o, "tile_add");
-                    tt_in(o, made);
+                    tt_in(o, product_tile);
                     tt_inout(o, into);
-                    tt_after(o, product);
+                    tt_after(o, done);
                     tt_after(o, last);
-                    product = tt_submit(o);
+                    done = tt_submit(o);
                 }
-                last = product;
+                last = done;
             }
         }
         tt_scope_end(o);
@@ -45,7 +45,7 @@ int orchestrate(tt_orch *o)
     return 0;
 }
 
-/* a, b, c, as scene.toml lists them. */
+/* The arguments are a, b and c, in the order of scene.toml. */
 void golden(uint64_t *args)
 {
     uint64_t columns = tt_dim(args, 2, 1), inner = tt_dim(args, 0, 1);

@@ -1,6 +1,6 @@
 #include <tensortap.h>
 
-/* Tiles are views of larger matrices: rows lie tt_stride(args, arg, 0) elements apart. */
+/* Tiles are views of larger matrices: consecutive rows are tt_stride(args, arg, 0) elements apart. */
 
 /* in a [rows, inner], in b [inner, columns], out c [rows, columns] */
 void tile_product(uint64_t *args)
@@ -27,7 +27,7 @@ void tile_add(uint64_t *args)
         c[tt_offset(args, 1, i)] += partial[tt_offset(args, 0, i)];
 }
 
-/* References see contiguous tensors of double. */
+/* References receive contiguous tensors of double. */
 void tile_product_reference(uint64_t *args)
 {
     uint64_t rows = tt_dim(args, 2, 0), columns = tt_dim(args, 2, 1), inner = tt_dim(args, 0, 1);

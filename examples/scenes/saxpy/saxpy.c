@@ -20,7 +20,7 @@ void sum(uint64_t *args)
     tt_f32(args, 1)[0] = total;
 }
 
-/* What the kernels should compute: the same arguments, every tensor in double. */
+/* The references of the kernels: the same arguments, but every tensor has elements of type double. */
 void saxpy_reference(uint64_t *args)
 {
     double a = tt_scalar_f32(args, 2);
@@ -36,7 +36,7 @@ void sum_reference(uint64_t *args)
     tt_f64(args, 1)[0] = total;
 }
 
-/* What the scene's tensors should hold in the end: x, y and total as scene.toml lists them. */
+/* The expected content of the tensors x, y and total, in the order of scene.toml. */
 void golden(uint64_t *args)
 {
     const float *x = tt_f32(args, 0);

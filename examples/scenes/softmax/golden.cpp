@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-/* x and y, as scene.toml lists them: softmax of each row, in double. */
+/* The arguments are x and y, in the order of scene.toml. Computes the softmax of each row in double precision. */
 TT_KERNEL(golden)
 {
     auto x = args.in<float>(0);

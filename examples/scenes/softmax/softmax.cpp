@@ -37,7 +37,7 @@ TT_KERNEL(exp_minus)
         powers[i] = std::exp(x[i] - greatest[i / columns_of(args, 0)]);
 }
 
-/* Four sums at a time. The bug: columns that are left over at the end of a row are forgotten. */
+/* Keeps four partial sums. The bug: it skips the columns that are left over after groups of four. */
 TT_KERNEL(row_sum)
 {
     auto powers = args.in<float>(0);
@@ -61,7 +61,7 @@ TT_KERNEL(divide)
         y[i] = powers[i] / total[i / columns_of(args, 0)];
 }
 
-/* References: the same arguments in double, written from the definition. */
+/* References: the same arguments in double precision, written from the definition. */
 TT_KERNEL(row_max_reference)
 {
     auto x = args.in<double>(0);

@@ -1,0 +1,225 @@
+//! Evidence for arguments with unknown roles, from comparing two recordings of the same program:
+//! uninitialized memory and lost order.
+
+use std::collections::{HashMap, HashSet};
+
+use tensortap_abi::DumpStage;
+use tensortap_format::{Argument, Dump, FormatError, Task};
+
+use crate::compare::unless_gone;
+use crate::graph::{OriginBasis, TaskGraph};
+use crate::labels::{Status, TaskStatus};
+use crate::matching::Matching;
+
+/// Larger contents are not read.
+const MAX_BYTES: u64 = 256 << 20;
+
+/// Why a task is not blamed for what it left in memory that was uninitialized and differed before it.
+const NEEDS_CONTENT: &str = "the memory was uninitialized before the task, and without contents the bytes that \
+    the task wrote cannot be distinguished from the rest; record both runs with --dump-tensor=full";
+
+/// Values by task position and argument in the dump.
+type Args<T> = HashMap<(usize, u16), T>;
+
+/// Classifies arguments outside their rules. The first result has the arguments that no task of either run
+/// wrote before. The second has the arguments with a lost order: a task may have written them, the golden
+/// orders the two tasks, and the dump does not; the value is that task. If the golden was filtered, the first
+/// result is empty, because a missing task may have written. If the dump was filtered, the second is empty,
+/// because a missing task may have ordered the others.
+pub(super) fn classify(
+    (dump, golden): (&Dump, &Dump),
+    (graph, theirs): (&TaskGraph, &TaskGraph),
+    matching: &Matching,
+    statuses: &[TaskStatus],
+) -> (HashSet<(usize, u16)>, Args<usize>) {
+    let (mut uninitialized, mut lost_order) = (HashSet::new(), Args::new());
+    let (is_filtered, is_golden_filtered) = (lacks_tasks(dump), lacks_tasks(golden));
+    let Some((seen, golden)) = graph.observations().zip(theirs.observations()) else {
+        return (uninitialized, lost_order);
+    };
+    for task in graph.tasks().iter() {
+        let (Some(partner), TaskStatus::Compared(args)) =
+            (matching.partner[task.place()], &statuses[task.place()])
+        else {
+            continue;
+        };
+        let partner = theirs.task(partner);
+        for (arg, status) in task.arguments().zip(args).filter(|(arg, _)| !arg.is_scalar()) {
+            let is_outside = status.before == Status::Outside;
+            if !is_outside && status.after != Status::Outside {
+                continue;
+            }
+            let key = (task.place(), arg.arg_index);
+            let there = partner.argument(arg.arg_index);
+            let is_never_written = |there| is_never_written((graph, task, arg), (theirs, partner, there));
+            // A complete golden proves that no task writes it, even if the dump was filtered.
+            if is_outside && !is_golden_filtered && there.is_some_and(is_never_written) {
+                uninitialized.insert(key);
+            }
+            let is_ordered_there = |&other: &usize| {
+                matching.partner[other]
+                    .is_some_and(|other| !golden.order().are_unordered(other, partner.place()))
+            };
+            // If the order of the later task is not fully known, nothing was lost for certain.
+            let is_known = |other: &usize| !seen.order().is_unknown(task.place().max(*other));
+            let lost = seen.unordered(task, arg).tasks.into_iter();
+            let lost: Vec<usize> = lost.filter(is_known).filter(is_ordered_there).collect();
+            // Prefer the task that produced it in the golden.
+            let is_producer = |other: &&usize| {
+                let outputs = there.map(|there| theirs.producers_of(there)).unwrap_or_default();
+                outputs.iter().any(|output| matching.partner[**other] == Some(output.task))
+            };
+            let lost_one = lost.iter().find(is_producer).or(lost.last()).filter(|_| !is_filtered);
+            if let Some(&other) = lost_one {
+                lost_order.insert(key, other);
+            }
+        }
+    }
+    (uninitialized, lost_order)
+}
+
+/// Sets statuses of uninitialized memory so that no task is blamed for it. The golden is right although its
+/// memory also held arbitrary content, so a difference before the task is no evidence. Bytes that the task
+/// left unchanged in both runs are no evidence either, if contents show which bytes these are. Returns the
+/// arguments that their tasks overwrote completely: for these, the earlier content cannot be the cause.
+///
+/// # Errors
+/// A file cannot be read.
+pub(super) fn excuse_uninitialized(
+    dumps: (&Dump, &Dump),
+    (graph, theirs): (&TaskGraph, &TaskGraph),
+    matching: &Matching,
+    uninitialized: &HashSet<(usize, u16)>,
+    statuses: &mut [TaskStatus],
+) -> Result<HashSet<(usize, u16)>, FormatError> {
+    let mut written_over = HashSet::new();
+    for &(place, arg_index) in uninitialized {
+        let TaskStatus::Compared(args) = &mut statuses[place] else { continue };
+        let task = graph.task(place);
+        let at = task.arguments().position(|arg| arg.arg_index == arg_index);
+        let there = matching.partner[place].and_then(|partner| theirs.task(partner).argument(arg_index));
+        let (Some(status), Some(here), Some(there)) =
+            (at.and_then(|at| args.get_mut(at)), task.argument(arg_index), there)
+        else {
+            continue;
+        };
+        let is_left_alone = here.is_unchanged() && there.is_unchanged();
+        // Unchanged in both runs: the labels set it aside.
+        if is_left_alone {
+            continue;
+        }
+        status.before = Status::Within;
+        if status.after != Status::Outside {
+            continue;
+        }
+        let Some(OverwriteEvidence { differs_only_where_unchanged, is_overwritten }) =
+            overwrite_evidence(dumps, here, there)?
+        else {
+            status.after = Status::Unknown(NEEDS_CONTENT.into());
+            continue;
+        };
+        if differs_only_where_unchanged {
+            status.after = Status::Within;
+        } else if is_overwritten {
+            written_over.insert((place, arg_index));
+        }
+    }
+    Ok(written_over)
+}
+
+/// How two partner tasks treated memory that differed between the runs and was uninitialized.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OverwriteEvidence {
+    /// The contents after the tasks differ only in bytes that both tasks left unchanged.
+    pub differs_only_where_unchanged: bool,
+    /// Both tasks overwrote the memory: of the bytes that differed before, none stayed unchanged in both
+    /// runs, and some are equal afterwards.
+    pub is_overwritten: bool,
+}
+
+/// Compares the contents before and after two tasks; `None` if not all content is stored.
+///
+/// # Errors
+/// A file cannot be read.
+pub(crate) fn overwrite_evidence(
+    (dump, golden): (&Dump, &Dump),
+    here: Argument<'_>,
+    there: Argument<'_>,
+) -> Result<Option<OverwriteEvidence>, FormatError> {
+    let content = |dump: &Dump, arg: Argument<'_>, stage: DumpStage| {
+        let captured =
+            arg.captured(stage).filter(|captured| captured.is_stored() && captured.bytes <= MAX_BYTES);
+        let Some(captured) = captured else { return Ok(None) };
+        unless_gone(dump.payload(&dump.record(captured.record)?))
+    };
+    let (Some(before), Some(after)) =
+        (content(dump, here, DumpStage::BeforeDispatch)?, content(dump, here, DumpStage::AfterCompletion)?)
+    else {
+        return Ok(None);
+    };
+    let (Some(their_before), Some(their_after)) = (
+        content(golden, there, DumpStage::BeforeDispatch)?,
+        content(golden, there, DumpStage::AfterCompletion)?,
+    ) else {
+        return Ok(None);
+    };
+    Ok(overwrite_evidence_in((&before, &after), (&their_before, &their_after)))
+}
+
+/// The same for contents in memory; `None` if their lengths differ.
+fn overwrite_evidence_in(
+    (before, after): (&[u8], &[u8]),
+    (theirs, their_after): (&[u8], &[u8]),
+) -> Option<OverwriteEvidence> {
+    if [before.len(), theirs.len(), their_after.len()] != [after.len(); 3] {
+        return None;
+    }
+    let (mut differs_only_where_unchanged, mut left, mut alike) = (true, false, false);
+    for at in 0..after.len() {
+        let is_left = before[at] == after[at] && theirs[at] == their_after[at];
+        differs_only_where_unchanged &= after[at] == their_after[at] || is_left;
+        let differed = before[at] != theirs[at];
+        left |= differed && is_left;
+        alike |= differed && after[at] == their_after[at];
+    }
+    Some(OverwriteEvidence { differs_only_where_unchanged, is_overwritten: alike && !left })
+}
+
+/// Whether a dump may lack tasks, and so their writes and the order they imply.
+pub(crate) fn lacks_tasks(dump: &Dump) -> bool {
+    dump.footer().is_none_or(|footer| footer.filtered_records > 0 || !footer.losses.is_empty())
+}
+
+/// Whether no captured task of either run wrote the content of an argument before its task.
+pub(crate) fn is_never_written(
+    (graph, task, arg): (&TaskGraph, Task<'_>, Argument<'_>),
+    (theirs, partner, there): (&TaskGraph, Task<'_>, Argument<'_>),
+) -> bool {
+    !is_written(graph, task, arg) && !is_written(theirs, partner, there)
+}
+
+/// Whether a task wrote, or may have written, the content of an argument before its task.
+pub(super) fn is_written(graph: &TaskGraph, task: Task<'_>, arg: Argument<'_>) -> bool {
+    let is_unordered = || graph.observations().is_some_and(|seen| !seen.unordered(task, arg).is_none());
+    let origin = graph.origin(arg);
+    origin.basis == OriginBasis::Undecided || !origin.outputs.is_empty() || is_unordered()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uninitialized_memory_that_was_overwritten_is_no_cause() {
+        let [lay, also_lay] = [[9, 8, 7, 6], [1, 2, 3, 4]];
+        let found = |after: [u8; 4], theirs: [u8; 4]| {
+            let found = overwrite_evidence_in((&lay, &after), (&also_lay, &theirs)).unwrap();
+            (found.differs_only_where_unchanged, found.is_overwritten)
+        };
+        assert_eq!(found([50, 51, 52, 53], [50, 51, 52, 99]), (false, true), "all written, one otherwise");
+        assert_eq!(found([50, 51, 52, 6], [50, 51, 52, 4]), (true, false), "one was left by both");
+        assert_eq!(found([50, 51, 99, 6], [50, 51, 52, 4]), (false, false), "and another is wrong");
+        assert_eq!(found([10, 9, 8, 7], [2, 3, 4, 5]), (false, false), "something was added to all of it");
+        assert_eq!(overwrite_evidence_in((&lay, &[1]), (&also_lay, &lay)), None);
+    }
+}

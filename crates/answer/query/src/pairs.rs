@@ -1,0 +1,111 @@
+//! Pairs the dumps of two runs by rank.
+
+use std::path::{Path, PathBuf};
+
+use tensortap::RunFile;
+
+use crate::dumps::{DumpSet, Member};
+
+/// A dump of a run, with its counterpart in another run.
+pub enum Pair {
+    /// A dump with the folder of its golden, if any.
+    Paired {
+        /// The dump.
+        member: Box<Member>,
+        /// Folder of the golden.
+        golden: Option<PathBuf>,
+        /// Why these two are paired, if not by rank.
+        why: Option<String>,
+    },
+    /// A dump without a counterpart.
+    Unpaired {
+        /// Its name among the dumps.
+        name: String,
+        /// Its rank, if it has one.
+        rank: Option<u64>,
+        /// Its process id, if its folder is named by it.
+        pid: Option<u64>,
+        /// Why it has no counterpart.
+        why: &'static str,
+    },
+}
+
+impl Pair {
+    fn paired_with(member: Member, golden: Option<&Path>) -> Pair {
+        Pair::Paired { member: Box::new(member), golden: golden.map(Path::to_owned), why: None }
+    }
+
+    /// Pairs two processes by the order in which they attached.
+    fn by_order(member: Member, golden: &Member, number: usize) -> Pair {
+        let why = format!(
+            "compared with {}: both attached as number {number} among the processes without a rank",
+            golden.name()
+        );
+        Pair::Paired { member: Box::new(member), golden: Some(golden.dump.dir().to_owned()), why: Some(why) }
+    }
+
+    fn unpaired(member: &Member, why: &'static str) -> Pair {
+        Pair::Unpaired { name: member.name(), rank: member.rank, pid: member.pid, why }
+    }
+}
+
+impl DumpSet {
+    /// Each dump without a golden.
+    #[must_use]
+    pub fn alone(self) -> Vec<Pair> {
+        self.into_members().map(|member| Pair::paired_with(member, None)).collect()
+    }
+
+    /// Pairs each dump with the golden's dump of the same rank, sorted by rank, then the unpaired dumps of
+    /// either side. Process ids differ between runs, so processes without a rank are paired in the order in
+    /// which they attached, if both runs have the same number of them and both recorded that order.
+    #[must_use]
+    pub fn paired(self, golden: &DumpSet) -> Vec<Pair> {
+        // Only the first process of a rank is paired by rank; further ones cannot be identified.
+        let is_first = |member: &Member| member.pid.is_none();
+        let partner =
+            |rank: u64| golden.members().iter().find(|member| member.rank == Some(rank) && is_first(member));
+        let ranks: Vec<u64> = self.members().iter().filter_map(|member| member.rank).collect();
+        let orders = self.unranked().filter(|places| !places.is_empty()).zip(golden.unranked());
+        let order = orders.filter(|(ours, theirs)| ours.len() == theirs.len());
+        let in_order = |folder: &Path| {
+            let (ours, theirs) = order.as_ref()?;
+            let number = ours.iter().position(|ours| *ours == folder)?;
+            let partner = golden.members().iter().find(|member| member.dump.dir() == theirs[number])?;
+            Some((partner, number + 1))
+        };
+        let mut pairs: Vec<Pair> = Vec::new();
+        let members: Vec<(Member, Option<(&Member, usize)>)> = {
+            let found: Vec<_> = self.members().iter().map(|member| in_order(member.dump.dir())).collect();
+            self.into_members().zip(found).collect()
+        };
+        for (member, in_order) in members {
+            pairs.push(match (member.rank.filter(|_| is_first(&member)).map(partner), in_order) {
+                (Some(Some(golden)), _) => Pair::paired_with(member, Some(golden.dump.dir())),
+                (Some(None), _) => Pair::unpaired(&member, "the golden has no dump of this rank"),
+                (None, Some((golden, number))) => Pair::by_order(member, golden, number),
+                (None, None) => Pair::unpaired(&member, NOT_PAIRED),
+            });
+        }
+        let only_golden =
+            golden.members().iter().filter(|member| member.rank.is_some_and(|rank| !ranks.contains(&rank)));
+        pairs.extend(only_golden.map(|member| Pair::unpaired(member, "only the golden has it")));
+        pairs
+    }
+
+    /// Folders of the dumps without a rank, in the order in which their processes attached. `None` if
+    /// `run.json` does not list all of them.
+    fn unranked(&self) -> Option<Vec<&Path>> {
+        let order = RunFile::read(self.path()).ok()?.processes;
+        let number = |dir: &Path| order.iter().position(|entry| dir.ends_with(&entry.folder));
+        let without = self.members().iter().filter(|member| member.pid.is_some());
+        let numbered = without.map(|member| Some((number(member.dump.dir())?, member.dump.dir())));
+        let mut numbered = numbered.collect::<Option<Vec<_>>>()?;
+        numbered.sort_unstable();
+        Some(numbered.into_iter().map(|(_, dir)| dir).collect())
+    }
+}
+
+/// Why a process without a rank has no counterpart.
+const NOT_PAIRED: &str =
+    "it has no rank, and the two runs have different numbers of such processes: name two dumps";

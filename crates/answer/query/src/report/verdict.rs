@@ -1,0 +1,149 @@
+//! The verdict of a report: what went wrong first, in one sentence.
+
+use tensortap::DumpStage;
+use tensortap::analysis::labels::Label;
+
+use super::ReportContext;
+use super::labeled::LabeledTasks;
+use crate::blame::{Culprit, OutsideRecord};
+use crate::blame_words::{self, name, why};
+use crate::compare_words::evidence_written;
+use crate::document::{MemberReport, VerdictDocument};
+use crate::kind_words::kind_words;
+use crate::number::{counted, grouped};
+use crate::observed::not_decided;
+use crate::words::{kernels_text, printable, record_name, step_task, task_title, task_words};
+
+pub fn verdict(labeled: &LabeledTasks<'_>) -> VerdictDocument {
+    let passes = labeled.found.passes;
+    let (sentence, more) = sentence(labeled);
+    let blame = labeled.found.blame;
+    let records = if labeled.found.golden.is_some() { "records" } else { "outputs" };
+    let compared = format!("{} of {} {records} were compared", grouped(blame.compared), grouped(blame.of));
+    let remarks = more.into_iter().chain([compared]).chain(labeled.found.remarks.iter().cloned());
+    let remarks = remarks.chain(blame_words::remarks(blame)).collect();
+    let word = match passes {
+        true => "PASS",
+        false if blame.compared == 0 => VerdictDocument::NOTHING_COMPARED,
+        false => "FAIL",
+    };
+    VerdictDocument { word, passes: Some(passes), sentence, remarks }
+}
+
+/// The sentence about the first wrong task, and a remark about the others.
+fn sentence(labeled: &LabeledTasks<'_>) -> (String, Option<String>) {
+    let headline = capital(&labeled.found.headline());
+    let is_stopped = !labeled.found.blame.stopped.is_empty();
+    match labeled.found.culprits.first().filter(|_| !labeled.found.passes) {
+        Some(first) if is_stopped => (headline + ".", Some(of_culprit(labeled, first))),
+        Some(first) => (of_culprit(labeled, first), Some(headline)),
+        None => (headline + ".", None),
+    }
+}
+
+/// `Kernel softmax went wrong first, in token 0 / layer 0 (task 0x30000000c): argument 1 (weights) …`.
+fn of_culprit(labeled: &LabeledTasks<'_>, culprit: &Culprit) -> String {
+    let blame = labeled.found.blame;
+    let task = blame.graph.task(culprit.place);
+    let id = step_task(task.step, task.task_id);
+    let finding = &blame.findings[culprit.place];
+    if finding.label != Label::WrongHere {
+        return format!("{} {}.", capital(&name(blame, culprit.place)), why(blame, culprit.place));
+    }
+    let all = task.kernel_names();
+    let kernel = blame.identified_kernels(culprit.place).unwrap_or(&all);
+    let place =
+        task_title(task.scope(), task.task_name()).map_or(String::new(), |title| format!(" in {title}"));
+    // Prefer the output that decided the label over an unchanged input.
+    let is_it = |outside: &&OutsideRecord| {
+        outside.compared.stage == DumpStage::AfterCompletion
+            && Some(outside.compared.arg_index) == finding.arg_index
+    };
+    let outside = culprit.outside.iter().find(is_it).or(culprit.outside.first());
+    let what = outside.map(|outside| format!(": {}", outside_words(labeled, culprit, outside)));
+    format!(
+        "Kernel {} went wrong first,{place} (task {id}){}.",
+        kernels_text(kernel),
+        what.unwrap_or_default()
+    )
+    .replace("first, (", "first (")
+}
+
+fn outside_words(labeled: &LabeledTasks<'_>, culprit: &Culprit, outside: &OutsideRecord) -> String {
+    let graph = &labeled.found.blame.graph;
+    let (task, index) = (graph.task(culprit.place), outside.compared.arg_index);
+    let argument = match task.arg_name(index) {
+        Some(name) => format!("{} (argument {index})", printable(name)),
+        None => format!("argument {index}"),
+    };
+    // If the role is unknown and the content unchanged, it may not be an output.
+    let is_left = task.argument(index).is_some_and(|arg| !arg.role_known && arg.is_unchanged());
+    let what = match outside.compared.stage {
+        DumpStage::AfterCompletion if !is_left => "its output",
+        _ => "its input",
+    };
+    match &outside.kind {
+        Some(kind) => format!("{what} {argument} shows {}", kind_words(graph, kind)),
+        None => format!(
+            "{what} {argument} is wrong, {}",
+            evidence_written(&outside.compared.outcome, &outside.unwritten)
+        ),
+    }
+}
+
+/// The verdict of a dump that was not compared, with unusual outputs.
+pub fn not_judged(context: &ReportContext<'_>) -> VerdictDocument {
+    let summary = &context.summary;
+    let sentence = match summary.flagged.first() {
+        None if !context.options.measures => "This dump was not compared with anything, and its contents were not read.".into(),
+        None => "This dump was not compared with anything. No output has NaN, infinities, only zeros, or values beyond float16.".into(),
+        Some(first) => {
+            let task = summary.graph.task(first.place);
+            format!(
+                "This dump was not compared with anything. {}, first {} of {}: {}.",
+                match summary.flagged_count {
+                    1 => "1 output is unusual".into(),
+                    count => format!("{} outputs are unusual", grouped(count)),
+                },
+                record_name(&first.measured.record),
+                task_words(task),
+                super::flagged(context, first).what
+            )
+        }
+    };
+    let golden =
+        "Compare it with a golden or with the references of its kernels to find the task that went wrong."
+            .into();
+    let remarks = std::iter::once(golden).chain(not_decided(&summary.graph)).collect();
+    VerdictDocument { word: "NOT JUDGED", passes: None, sentence, remarks }
+}
+
+/// The verdict over all dumps of a run.
+#[must_use]
+pub fn over_all(members: &[MemberReport]) -> VerdictDocument {
+    let judged = members.iter().filter(|member| member.found.verdict.passes.is_some()).count();
+    let failing: Vec<&MemberReport> =
+        members.iter().filter(|member| member.found.verdict.passes == Some(false)).collect();
+    let dumps = counted(members.len() as u64, "dump");
+    let (word, passes, sentence) = match failing.first() {
+        _ if judged == 0 => {
+            ("NOT JUDGED", None, format!("{dumps} of one run; none was compared with anything."))
+        }
+        None => ("PASS", Some(true), format!("All {dumps} pass.")),
+        Some(first) => {
+            let count = grouped(failing.len() as u64);
+            let nothing = members.iter().all(|member| member.found.verdict.compares_nothing());
+            (
+                if nothing { VerdictDocument::NOTHING_COMPARED } else { "FAIL" },
+                Some(false),
+                format!("{count} of {dumps} fail, first {}: {}", first.name, first.found.verdict.sentence),
+            )
+        }
+    };
+    VerdictDocument { word, passes, sentence, remarks: Vec::new() }
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().collect::<String>() + letters.as_str())
+}

@@ -1,0 +1,6 @@
+//! Compares strided views with plain enumeration.
+
+mod budget;
+mod overlap;
+mod reference;
+mod views;

@@ -1,0 +1,128 @@
+//! The manifest that an export writes next to its files.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use tensortap_abi::DType;
+
+use crate::InterchangeError;
+use crate::arrays::NamedArray;
+use crate::error::AtPath;
+use crate::storage::{content_bytes, numpy_storage};
+
+/// Name of the manifest file.
+pub const EXPORT_MANIFEST_FILE: &str = "tensortap_export.json";
+/// Size limit of the manifest; a million arrays take about 400 MB.
+const MAX_MANIFEST_BYTES: u64 = 4 << 30;
+
+/// The arrays that an export wrote, and those it skipped. The manifest is written last, so its presence means
+/// that the export is complete.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExportManifest {
+    /// Always 1.
+    pub schema_version: u32,
+    /// The dump that was exported.
+    pub dump: String,
+    /// `npy`, `npz`, `safetensors`, `csv`, `txt` or `raw`.
+    pub format: String,
+    /// Every written array, in the order of the dump.
+    pub arrays: Vec<ExportedArray>,
+    /// Records without content to export.
+    pub skipped: Vec<SkippedRecord>,
+}
+
+/// One array of an export.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExportedArray {
+    /// Name of the array: that of its file, or the name inside a file with several arrays.
+    pub name: String,
+    /// Path of the file in the export's folder.
+    pub file: String,
+    /// The true dtype.
+    pub dtype: String,
+    /// Size of each dimension.
+    pub shape: Vec<u64>,
+    /// The dtype in the file; it differs from `dtype` if the format lacks that. The bytes are the same.
+    pub stored_as: String,
+    /// Bytes of content.
+    pub bytes: u64,
+    /// Position in the dump.
+    pub index: u64,
+    /// Step of the task; 0 if the dump has no steps.
+    #[serde(default)]
+    pub step: u32,
+    /// Task.
+    pub task_id: String,
+    /// The task's kernels.
+    pub kernels: Vec<String>,
+    /// `before_dispatch` or `after_completion`.
+    pub stage: String,
+    /// `input`, `output` or `inout`.
+    pub role: String,
+    /// Position in the task's payload.
+    pub arg_index: u16,
+    /// `tensor` or `scalar`.
+    pub kind: String,
+    /// Content hash of the dump.
+    pub hash: Option<String>,
+}
+
+/// A record without content.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SkippedRecord {
+    /// Position in the dump.
+    pub index: u64,
+    /// The name that its array would have.
+    pub name: String,
+    /// State of its payload: `none`, `dropped`, `overwritten` or `truncated`.
+    pub payload: String,
+}
+
+impl ExportManifest {
+    /// Reads a manifest.
+    pub fn read(path: &Path) -> Result<ExportManifest, InterchangeError> {
+        let file = File::open(path).at("open", path)?;
+        let reader = BufReader::new(file.take(MAX_MANIFEST_BYTES));
+        let damaged = |error: serde_json::Error| {
+            InterchangeError::damaged(path, "an export's manifest", error.to_string())
+        };
+        serde_json::from_reader(reader).map_err(damaged)
+    }
+}
+
+impl ExportedArray {
+    pub(crate) fn meaning(&self) -> TrueType {
+        TrueType { dtype: self.dtype.clone(), shape: self.shape.clone() }
+    }
+}
+
+/// The true dtype and shape of an array that is stored under another dtype.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TrueType {
+    pub dtype: String,
+    pub shape: Vec<u64>,
+}
+
+impl TrueType {
+    pub(crate) fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    pub(crate) fn from_json(text: &str) -> Option<TrueType> {
+        serde_json::from_str(text).ok()
+    }
+}
+
+/// Restores the true dtype and shape of an array. Ignores entries that do not fit the bytes or that no export
+/// writes.
+pub(crate) fn restore(array: &mut NamedArray, meaning: Option<&TrueType>) {
+    let Some(TrueType { dtype, shape }) = meaning else { return };
+    let Some(dtype) = DType::parse(dtype) else { return };
+    let stands_in = array.dtype != dtype && numpy_storage(dtype, shape).dtype == array.dtype;
+    if stands_in && content_bytes(dtype, shape) == Some(array.bytes()) {
+        array.dtype = dtype;
+        array.shape.clone_from(shape);
+    }
+}

@@ -1,0 +1,245 @@
+//! A command enters its stream, with a snapshot before and a snapshot after it.
+//!
+//! CUPTI calls back before and after the program's call. Before the call, the backend puts the
+//! before-snapshot into the stream. After the call, it puts the after-snapshot there. The stream order is:
+//! before-snapshot, command, after-snapshot. A [`StreamGuard`] is held from the first callback to the second,
+//! so that no command of another thread enters the stream in between.
+
+use std::sync::{Arc, MutexGuard};
+
+use tensortap_queue::{Command, OrderToken};
+use tensortap_record::{DumpStage, RecordError, StringId, TaskInfo, ThreadRecorder, UncapturedReason};
+
+use crate::{
+    backend::CudaBackend,
+    calls::kernels::KernelFacts,
+    command::{CommandArgs, CommandRequest},
+    host_snapshot::{self, RunningCommand, SharedCommand, Target},
+    snapshot::{self, ContextResources, SnapshotRequest, SnapshotTicket},
+    stream_guard::StreamGuard,
+    streams::{ContextId, Stream},
+};
+
+/// The stream that a command enters.
+pub struct StreamTarget {
+    /// The stream.
+    pub stream: Stream,
+    /// Its context, by handle and by number.
+    pub context: (usize, ContextId),
+    /// Whether the program's call returns only when the command is complete.
+    pub blocks: bool,
+}
+
+/// A command that is being recorded, while it enters its stream.
+pub struct PendingCommand {
+    shared: Arc<SharedCommand>,
+    token: OrderToken,
+    target: Target,
+    is_filtered: bool,
+    blocks: bool,
+    guard: StreamGuard,
+    /// Its arguments.
+    args: Arc<CommandArgs>,
+    /// The context, if the backend's kernels in it take the snapshots.
+    on_device: Option<Arc<ContextResources>>,
+    name: &'static str,
+    kernel: Option<Arc<KernelFacts>>,
+}
+
+impl PendingCommand {
+    /// Begins a command: records its task and its order, and submits its before-snapshot. None if the command
+    /// is not recorded.
+    pub fn new(
+        backend: &CudaBackend,
+        place: &StreamTarget,
+        guard: StreamGuard,
+        request: impl FnOnce(&mut ThreadRecorder) -> Result<CommandRequest, RecordError>,
+    ) -> Option<PendingCommand> {
+        let target = Target { stream: place.stream.handle(), context: guard.stream.context.0 };
+        let pending = backend.record(|recorder| {
+            let mut request = request(recorder)?;
+            if !guard.is_alone() {
+                // A command of another thread may enter the stream between this one and its snapshots.
+                request.args = request.args.uncaptured(UncapturedReason::NoProbe);
+            }
+            let info = task_info(recorder, &guard, &request)?;
+            let (task, token) = recorder.begin_with(&info, |recorder, task| {
+                let mut next = || recorder.next_task_id();
+                let submission =
+                    backend.state().streams.submit((place.stream, guard.passes()), task.id(), &mut next);
+                let Some(submission) = submission else { return Ok(None) };
+                submission.record(recorder)?;
+                Ok(Some(submission.token))
+            })?;
+            Ok(token.map(|token| (task, request, token)))
+        });
+        let (task, CommandRequest { name, kernel, args, .. }, token) = pending.flatten()?;
+        let is_filtered = task.is_filtered();
+        let ranges = &args.ranges;
+        let wants = backend.wants_content && !is_filtered && !ranges.is_empty() && args.can_hash_on_device;
+        let device = if wants { backend.snapshots.device(target.context) } else { None };
+        let on_device = device.filter(|_| snapshot::are_on(backend, guard.stream.device, ranges));
+        let shared = SharedCommand::new(Command::new(task, Arc::clone(ranges)), Arc::clone(&args));
+        let blocks = place.blocks;
+        let pending = PendingCommand {
+            shared,
+            token,
+            target,
+            is_filtered,
+            blocks,
+            guard,
+            args,
+            on_device,
+            name,
+            kernel,
+        };
+        pending.before(backend);
+        Some(pending)
+    }
+
+    /// Submits the before-snapshot. A launch without one may begin early, before the last after-snapshot is
+    /// complete. [`snapshot::prevent_overlap`] makes it wait.
+    fn before(&self, backend: &CudaBackend) {
+        if !self.is_filtered && !self.snapshot_before(backend) && self.kernel.is_some() {
+            snapshot::prevent_overlap(backend, &self.guard, self.target);
+        }
+    }
+
+    /// Submits the before-snapshot and records the arguments by value. Returns whether the snapshot put
+    /// anything into the stream.
+    fn snapshot_before(&self, backend: &CudaBackend) -> bool {
+        if self.on_device.is_some() {
+            // The harvest thread also records the arguments by value, which takes time here.
+            return self.snapshot_on_device(backend, DumpStage::BeforeDispatch).is_some();
+        }
+        let sees_anything = {
+            let mut running = self.running();
+            backend.record(|recorder| running.record_known(recorder));
+            running.command.captured_at(DumpStage::BeforeDispatch).next().is_some()
+        };
+        sees_anything && self.snapshot_on_host(backend, DumpStage::BeforeDispatch)
+    }
+
+    fn running(&self) -> MutexGuard<'_, RunningCommand> {
+        self.shared.running()
+    }
+
+    /// Submits a snapshot by the backend's kernels. Returns a ticket that tells when it is complete.
+    fn snapshot_on_device(&self, backend: &CudaBackend, stage: DumpStage) -> Option<SnapshotTicket> {
+        let device = self.on_device.as_ref()?;
+        let seen = self.args.plan(&backend.snapshots, device, stage)?.and_then(|plan| {
+            let (target, shared) = (self.target, &self.shared);
+            snapshot::enqueue(backend, &self.guard, SnapshotRequest { device, target, shared, stage, plan })
+        });
+        match seen {
+            Ok(seen) => Some(seen),
+            Err(why) => {
+                record_uncaptured(backend, &self.shared, stage, |_| Some(why.reason()));
+                None
+            }
+        }
+    }
+
+    /// Submits a snapshot by copies to the host. Returns whether it will report when the stream has come that
+    /// far.
+    fn snapshot_on_host(&self, backend: &CudaBackend, stage: DumpStage) -> bool {
+        if !backend.wants_content {
+            let mut running = self.running();
+            backend.record(|recorder| running.command.record_without_content(recorder, stage));
+            return false;
+        }
+        match host_snapshot::enqueue(backend, self.target, &self.shared, stage) {
+            Ok(missed) => {
+                record_uncaptured(backend, &self.shared, stage, |place| {
+                    missed.iter().find(|(missed, _)| *missed == place).map(|(_, reason)| *reason)
+                });
+                true
+            }
+            Err(_) => {
+                record_uncaptured(backend, &self.shared, stage, |_| Some(UncapturedReason::NoAccess));
+                false
+            }
+        }
+    }
+
+    /// The call has returned. Submits the after-snapshot, unless the driver refused the command.
+    pub fn finish(self, backend: &CudaBackend, status: i32) {
+        if status != 0 {
+            self.refuse(backend, status);
+            return;
+        }
+        let is_alone = self.guard.is_alone();
+        if !is_alone && !self.is_filtered {
+            record_uncaptured(backend, &self.shared, DumpStage::AfterCompletion, |_| {
+                Some(UncapturedReason::NoProbe)
+            });
+        }
+        if self.on_device.is_some() {
+            self.finish_on_device(backend, is_alone);
+            return;
+        }
+        if self.is_filtered || !is_alone || !self.snapshot_on_host(backend, DumpStage::AfterCompletion) {
+            // Nothing will report when the command ends. Its task ends with its submission.
+            let mut running = self.running();
+            if !running.is_over {
+                running.is_over = true;
+                backend.record(|recorder| recorder.end(running.command.task()));
+            }
+        }
+        let PendingCommand { shared, token, blocks, guard, .. } = self;
+        // Release the stream first: the wait may depend on commands that other threads submit to it.
+        drop(guard);
+        // The command is complete for the program when its call returns. So its result is captured before
+        // that.
+        if blocks && shared.wait() {
+            backend.state().streams.host_waited(&[token]);
+        }
+    }
+
+    /// As [`PendingCommand::finish`], if the backend's kernels take the snapshots.
+    fn finish_on_device(self, backend: &CudaBackend, is_alone: bool) {
+        let seen = if is_alone { self.snapshot_on_device(backend, DumpStage::AfterCompletion) } else { None };
+        if let (None, Some(device)) = (seen, &self.on_device) {
+            // The command ends when its before-snapshot is recorded.
+            snapshot::end(&backend.snapshots, device, self.guard.stream.number, &self.shared);
+        }
+        let PendingCommand { shared, token, blocks, guard, .. } = self;
+        drop(guard);
+        if blocks && seen.is_none_or(|seen| shared.wait_for_snapshot(|| seen.is_over())) {
+            backend.state().streams.host_waited(&[token]);
+        }
+    }
+
+    /// The driver refused the command: it did nothing.
+    fn refuse(&self, backend: &CudaBackend, status: i32) {
+        let mut running = self.running();
+        running.is_over = true;
+        backend.record(|recorder| {
+            let called = self.kernel.as_ref().map_or(self.name, |kernel| kernel.name());
+            running.record_known(recorder)?;
+            running.command.refuse(recorder, called, status)
+        });
+    }
+}
+
+/// Records that ranges of a stage are not captured: `reason` gives the reason by the position of a range in the stage.
+fn record_uncaptured(
+    backend: &CudaBackend,
+    shared: &SharedCommand,
+    stage: DumpStage,
+    reason: impl Fn(usize) -> Option<UncapturedReason>,
+) {
+    let mut running = shared.running();
+    if !running.is_over && running.command.record_uncaptured(&backend.session, stage, reason) {
+        backend.no_room();
+    }
+}
+
+fn task_info(
+    recorder: &mut ThreadRecorder,
+    guard: &StreamGuard,
+    request: &CommandRequest,
+) -> Result<TaskInfo, RecordError> {
+    let name = if request.name.is_empty() { StringId::NONE } else { recorder.string(request.name)? };
+    Ok(TaskInfo { queue: guard.stream.id, name, records: request.args.records, ..request.info })
+}

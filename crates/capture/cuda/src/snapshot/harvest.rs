@@ -1,0 +1,400 @@
+//! The harvest thread: it records what devices have found.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tensortap_device_kernels::Decision;
+use tensortap_queue::{Command, StoredContent};
+use tensortap_record::{
+    ContentDigest, DumpStage, PartialContent, RecordError, Role, ThreadRecorder, UncapturedReason,
+};
+
+use super::{
+    Snapshots, WAIT_LIMIT,
+    context::ContextResources,
+    pending::{PendingSnapshot, RingSlot},
+    transfers::{PayloadTransfers, give},
+};
+use crate::backend::CudaBackend;
+
+/// Limits of the pause between two looks at the ticket words: short while results arrive, longer while none
+/// do.
+const SHORTEST: Duration = Duration::from_micros(20);
+const LONGEST: Duration = Duration::from_millis(1);
+/// If the device found that content is stored already, another snapshot brings it soon. After this time it
+/// counts as lost.
+const STORED_SOON: Duration = Duration::from_secs(1);
+
+/// Records until the process ends.
+pub fn run(backend: &'static CudaBackend) {
+    crate::callback::stay_inside();
+    let snapshots = &backend.snapshots;
+    let mut harvest = Harvest::default();
+    // A stream may be captured at any time. Calls of this thread must not invalidate the capture.
+    let recorded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        backend.driver.relaxed(|| harvest.run(backend, snapshots));
+    }));
+    if recorded.is_err() {
+        backend.note_once("the thread that records content has failed: later content is not recorded");
+    }
+    backend.release_thread();
+    snapshots.inbox().is_over = true;
+    snapshots.changed.notify_all();
+}
+
+/// The snapshots of one stream.
+#[derive(Default)]
+struct StreamQueue {
+    /// The first one, once it is complete.
+    first: Option<HeadSnapshot>,
+    /// Those after it, in stream order.
+    sides: VecDeque<PendingSnapshot>,
+}
+
+/// A complete snapshot whose new content is recorded. The rest of it may wait for content of other snapshots.
+struct HeadSnapshot {
+    side: PendingSnapshot,
+    findings: Findings,
+    /// By result slot, the range that the new content was recorded with.
+    recorded_with: Vec<Option<usize>>,
+    /// Ranges that were recorded without content because of a size limit.
+    recorded: Vec<usize>,
+    since: Instant,
+}
+
+#[derive(Default)]
+struct Harvest {
+    lines: HashMap<u64, StreamQueue>,
+    /// Reused buffer for new snapshots.
+    accepted: Vec<PendingSnapshot>,
+    moving: PayloadTransfers,
+    /// Which content the dump has, or will have.
+    contents: StoredContent,
+}
+
+impl Harvest {
+    fn run(&mut self, backend: &CudaBackend, snapshots: &Snapshots) {
+        // Pinning takes a while, so it is done before the first content arrives.
+        backend.snapshots.devices().iter().for_each(|device| self.moving.register(backend, device));
+        let (mut pause, mut still_since) = (SHORTEST, Instant::now());
+        loop {
+            self.accept_new(backend, snapshots);
+            let has_moved = self.step(backend, snapshots, STORED_SOON);
+            if has_moved {
+                (pause, still_since) = (SHORTEST, Instant::now());
+                snapshots.inbox().progress += 1;
+                continue;
+            }
+            let is_idle = self.lines.is_empty() && self.moving.is_empty();
+            if snapshots.closing.is_raised() && (is_idle || still_since.elapsed() > WAIT_LIMIT) {
+                // Snapshots that wait for content of others stop waiting. They may have new content
+                // themselves.
+                if self.step(backend, snapshots, Duration::ZERO) {
+                    still_since = Instant::now();
+                    continue;
+                }
+                self.end(backend, snapshots);
+                return;
+            }
+            if is_idle {
+                self.sleep(snapshots);
+                (pause, still_since) = (SHORTEST, Instant::now());
+            } else {
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(LONGEST);
+            }
+        }
+    }
+
+    /// Takes new snapshots from the inbox.
+    fn accept_new(&mut self, backend: &CudaBackend, snapshots: &Snapshots) {
+        // The buffer of the last turn becomes the new inbox.
+        let mut sides = std::mem::take(&mut self.accepted);
+        std::mem::swap(&mut snapshots.inbox().sides, &mut sides);
+        for side in sides.drain(..) {
+            let mut running = side.shared.running();
+            if !running.is_over {
+                snapshots.record(backend, |recorder| running.record_known(recorder));
+            }
+            drop(running);
+            self.lines.entry(side.stream).or_default().sides.push_back(side);
+        }
+        self.accepted = sides;
+    }
+
+    /// Sleeps until a snapshot arrives or the process ends.
+    fn sleep(&mut self, snapshots: &Snapshots) {
+        let mut inbox = snapshots.inbox();
+        inbox.sleeps = true;
+        while inbox.sides.is_empty() && !snapshots.closing.is_raised() {
+            inbox = snapshots.changed.wait(inbox).unwrap_or_else(PoisonError::into_inner);
+        }
+        inbox.sleeps = false;
+    }
+
+    /// Records what has arrived. Returns whether anything has. `patience` limits the wait for content of
+    /// other snapshots.
+    fn step(&mut self, backend: &CudaBackend, snapshots: &Snapshots, patience: Duration) -> bool {
+        let mut lost = Vec::new();
+        let mut has_moved = self.moving.settle(backend, &mut lost);
+        self.lose(backend, None, lost);
+        let mut lines = std::mem::take(&mut self.lines);
+        // A stream may wait for content that another stream brings in this turn. So nothing is treated as
+        // lost before all streams were looked at.
+        loop {
+            let mut moved = false;
+            for line in lines.values_mut() {
+                while self.advance(backend, snapshots, line) {
+                    moved = true;
+                }
+            }
+            if !moved {
+                break;
+            }
+            has_moved = true;
+        }
+        for line in lines.values_mut() {
+            if let Some(first) = line.first.take_if(|first| first.since.elapsed() >= patience) {
+                let missing = self.missing(&first.findings);
+                self.lose(backend, None, missing);
+                self.finish(backend, snapshots, &first);
+                has_moved = true;
+            }
+        }
+        lines.retain(|_, line| line.first.is_some() || !line.sides.is_empty());
+        self.lines = lines;
+        has_moved
+    }
+
+    /// Advances a stream by one step. Returns whether that was possible.
+    ///
+    /// New content of a snapshot is recorded as soon as the snapshot is the first of its stream, even if the
+    /// rest of the snapshot waits. A device treats content as stored only if it was new in an earlier
+    /// snapshot. So the oldest content that is waited for is always in a snapshot that is first in its stream
+    /// or not complete yet. This is why streams never wait for each other in a circle.
+    fn advance(&mut self, backend: &CudaBackend, snapshots: &Snapshots, line: &mut StreamQueue) -> bool {
+        if let Some(first) = line.first.take_if(|first| self.missing(&first.findings).is_empty()) {
+            self.finish(backend, snapshots, &first);
+            return true;
+        }
+        let is_next =
+            line.first.is_none() && line.sides.front().is_some_and(|side| side.is_complete(snapshots));
+        let Some(side) = line.sides.pop_front_if(|_| is_next) else { return false };
+        line.first = Some(self.begin(backend, snapshots, side));
+        true
+    }
+
+    /// Hashes that the device treats as stored, but whose content has not arrived.
+    fn missing(&self, findings: &Findings) -> Vec<u128> {
+        let stored = findings.iter().filter(|(_, decision)| *decision == Decision::Stored);
+        let hashes = stored.map(|(found, _)| found.hash);
+        hashes.filter(|hash| !self.contents.is_stored(*hash) && !self.contents.is_lost(*hash)).collect()
+    }
+
+    /// Records the new content of a snapshot, and frees its working memory.
+    fn begin(&mut self, backend: &CudaBackend, snapshots: &Snapshots, side: PendingSnapshot) -> HeadSnapshot {
+        let findings = side.findings(snapshots);
+        side.give_back(snapshots);
+        let (mut recorded_with, mut recorded) = (vec![None; side.kept.len()], Vec::new());
+        for (slot, (kept, recorded_with)) in side.kept.iter().zip(&mut recorded_with).enumerate() {
+            let Some(kept) = *kept else { continue };
+            let (found, decision) = findings[side.plan.slots.firsts()[slot]];
+            if is_new(decision) {
+                *recorded_with =
+                    self.record_new(backend, &side, (slot, kept), (&found, decision), &mut recorded);
+            } else {
+                give(&side.device, kept);
+            }
+        }
+        HeadSnapshot { side, findings, recorded_with, recorded, since: Instant::now() }
+    }
+
+    /// Records the rest of a snapshot.
+    fn finish(&mut self, backend: &CudaBackend, snapshots: &Snapshots, first: &HeadSnapshot) {
+        let HeadSnapshot { side, findings, recorded_with, recorded, .. } = first;
+        let mut running = side.shared.running();
+        if running.is_over {
+            return;
+        }
+        if snapshots.wants_payloads {
+            for (place, (found, _)) in findings.iter().enumerate() {
+                let by = recorded_with.get(side.plan.slots.of(place)).copied().flatten();
+                if by != Some(place) && !recorded.contains(&place) {
+                    let (command, is_brought) = (&mut running.command, by.is_some());
+                    self.record_rest(backend, snapshots, (side.stage, place), command, found, is_brought);
+                }
+            }
+        } else {
+            let (command, found) = (&mut running.command, findings.iter().map(|(found, _)| *found));
+            snapshots.record(backend, |recorder| command.record_hashes(recorder, side.stage, found));
+        }
+        let command = &mut running.command;
+        snapshots.record(backend, |recorder| command.finish_stage(recorder, side.stage));
+        // A thread that waits for the command polls the ticket word, so no notification is needed.
+        running.is_over = side.stage == DumpStage::AfterCompletion;
+    }
+
+    /// Records new content with the first of its ranges that accepts it, and returns that range. Filters may
+    /// accept one argument and not another.
+    fn record_new(
+        &mut self,
+        backend: &CudaBackend,
+        side: &PendingSnapshot,
+        (slot, kept): (usize, RingSlot),
+        (found, decision): (&ContentDigest, Decision),
+        recorded: &mut Vec<usize>,
+    ) -> Option<usize> {
+        let mut running = side.shared.running();
+        // If the driver refused the command, nothing is recorded.
+        let is_over = running.is_over;
+        for place in side.ranges_of(slot).filter(|_| !is_over) {
+            let Ok(Some((task, tensor))) = running.command.device_tensor(side.stage, place) else { continue };
+            let pending =
+                self.patiently(backend, |recorder| recorder.incoming(task, side.stage, &tensor, found));
+            let Some(Some(partial)) = pending else {
+                // A range that accepts no content has been recorded as far as it is wanted.
+                if pending.is_some() {
+                    recorded.push(place);
+                    self.contents.leave_out(found.hash);
+                }
+                continue;
+            };
+            if decision == Decision::New {
+                self.contents.insert(found.hash);
+            }
+            let mut lost = Vec::new();
+            self.moving.begin(backend, &side.device, partial, (kept, found.hash), &mut lost);
+            self.lose(backend, Some(&side.device), lost);
+            return Some(place);
+        }
+        drop(running);
+        // A filter left it out, or no range accepts it.
+        give(&side.device, kept);
+        self.lose(backend, Some(&side.device), vec![found.hash]);
+        None
+    }
+
+    /// Records a range whose content is stored, is also the content of another range (`is_brought`), or is
+    /// not kept.
+    fn record_rest(
+        &mut self,
+        backend: &CudaBackend,
+        snapshots: &Snapshots,
+        (stage, place): (DumpStage, usize),
+        command: &mut Command,
+        found: &ContentDigest,
+        is_brought: bool,
+    ) {
+        let Ok(Some((task, tensor))) = command.device_tensor(stage, place) else { return };
+        let is_stored =
+            self.contents.is_stored(found.hash) || is_brought && !self.contents.is_lost(found.hash);
+        if tensor.content_bytes() == Some(0) {
+            self.record_nothing(backend, |recorder| recorder.incoming(task, stage, &tensor, found));
+        } else if is_stored {
+            self.patiently(backend, |recorder| recorder.found_again(task, stage, &tensor, found));
+        } else if self.contents.is_left_out(found.hash) {
+            // Content that a size limit left out is left out again. The device would not bring it.
+            let pending = self.patiently(backend, |recorder| recorder.incoming(task, stage, &tensor, found));
+            if let Some(Some(mut partial)) = pending {
+                backend.record(|recorder| match recorder.next_space(&mut partial)? {
+                    Some(ticket) => recorder.give_up(ticket.number).map(|_| ()),
+                    None => Ok(()),
+                });
+            }
+        } else {
+            snapshots.record(backend, |recorder| recorder.found(task, stage, &tensor, found));
+        }
+    }
+
+    /// Content of zero bytes is complete at once.
+    fn record_nothing(
+        &mut self,
+        backend: &CudaBackend,
+        begin: impl FnMut(&mut ThreadRecorder) -> Result<Option<PartialContent>, RecordError>,
+    ) {
+        let Some(Some(mut partial)) = self.patiently(backend, begin) else { return };
+        backend.record(|recorder| match recorder.next_space(&mut partial)? {
+            Some(ticket) => recorder.commit(ticket.number, None).map(|_| ()),
+            None => Ok(()),
+        });
+    }
+
+    /// Repeats a call while only a commit of this thread can make room for it.
+    fn patiently<T>(
+        &mut self,
+        backend: &CudaBackend,
+        mut call: impl FnMut(&mut ThreadRecorder) -> Result<T, RecordError>,
+    ) -> Option<T> {
+        loop {
+            match backend.snapshots.record(backend, |recorder| Ok(call(recorder)))? {
+                Ok(answer) => return Some(answer),
+                Err(RecordError::CommitFirst) if !self.moving.is_empty() => {
+                    let mut lost = Vec::new();
+                    if !self.moving.settle(backend, &mut lost) {
+                        std::thread::sleep(SHORTEST);
+                    }
+                    self.lose(backend, None, lost);
+                }
+                Err(error) => {
+                    backend.record(|recorder| {
+                        recorder.count_refusal(&error);
+                        Ok(())
+                    });
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Content is not stored after all. The devices must not treat it as stored.
+    fn lose(&mut self, backend: &CudaBackend, device: Option<&Arc<ContextResources>>, hashes: Vec<u128>) {
+        if hashes.is_empty() {
+            return;
+        }
+        for hash in hashes {
+            self.contents.lose(hash);
+        }
+        let devices: Vec<Arc<ContextResources>> =
+            device.map_or_else(|| backend.snapshots.devices(), |device| vec![Arc::clone(device)]);
+        for device in devices {
+            device.call(&backend.driver, || device.forget_stored(&backend.driver));
+        }
+    }
+
+    /// Records snapshots that are not complete by now as not captured.
+    fn end(&mut self, backend: &CudaBackend, snapshots: &Snapshots) {
+        let lines = std::mem::take(&mut self.lines);
+        if !lines.is_empty() {
+            backend.note_once(
+                "some commands were still running when the process ended: their results are not captured",
+            );
+        }
+        for side in lines.into_values().flat_map(|line| line.sides) {
+            let mut running = side.shared.running();
+            if running.is_over {
+                continue;
+            }
+            let ranges: Vec<_> = running
+                .command
+                .captured_at(side.stage)
+                .map(|range| (range.arg, Role::InOut, range.name))
+                .collect();
+            let task = running.command.task();
+            snapshots.record(backend, |recorder| {
+                ranges.into_iter().try_for_each(|range| {
+                    recorder.not_captured(task, side.stage, range, UncapturedReason::NoAccess).map(|_| ())
+                })
+            });
+        }
+    }
+}
+
+/// The result of each range of a snapshot, and the decision about its content.
+type Findings = Vec<(ContentDigest, Decision)>;
+
+fn is_new(decision: Decision) -> bool {
+    matches!(decision, Decision::New | Decision::NewUnkept)
+}

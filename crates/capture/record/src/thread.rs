@@ -1,0 +1,542 @@
+//! Recording by one thread.
+
+mod define;
+
+use std::{collections::HashMap, time::Duration};
+
+use tensortap_abi::{
+    AllocationRecord, ArgKind, DType, DumpStage, EdgeCause, KernelArg, MAX_IMAGE_BYTES, MAX_RECORD_ARGS,
+    MemorySpace, ModuleKind, ModuleRecord, Operation, QueueRecord, RECORD_EXTENDED, RECORD_HAS_PAYLOAD, Role,
+    SLOTS_PER_TASK, StepRecord, UncapturedReason,
+};
+use tensortap_recorder::{
+    Counters, EdgeCapture, KernelDefinition, Outcome, ScalarCapture, TaskHead, TensorCapture, UncapturedArg,
+};
+use tensortap_values::content_hash;
+
+use crate::{
+    KernelId, ModuleId, QueueId, RecordError, ScopeId, Session, StepId, StringId, Task, TaskInfo, Tensor,
+    core::{CoreRef, Lane},
+    deferred::DeferredLane,
+    link::now_ns,
+    names::Key,
+    task::kernels_of,
+    tensor::{NUMBER_LIMIT, check_position},
+};
+
+/// Limit on cached numbers of texts per handle. When it is reached, the cache is cleared.
+const CACHED_TEXTS: usize = 4096;
+
+/// Records for one thread in its own lane, which is returned when dropped. It can move to another thread; one
+/// thread uses it at a time.
+///
+/// Every call is an error in a forked process, and after the session was closed.
+pub struct ThreadRecorder {
+    pub(crate) lane: Lane,
+    /// The lane for deferred content, leased on first use.
+    pub(crate) deferred: Option<DeferredLane>,
+    pub(crate) core: CoreRef,
+    pub(crate) name: Box<str>,
+    pub(crate) max_wait: Option<Duration>,
+    /// Cached numbers of texts.
+    texts: HashMap<Box<str>, u32>,
+}
+
+/// Declaration of a kernel, for [`ThreadRecorder::define_kernel`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KernelInfo<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its module.
+    pub module: ModuleId,
+    /// Name and kind of each argument, in order. An empty name means no name.
+    pub args: &'a [(&'a str, Option<ArgKind>)],
+}
+
+/// A module with its image, for [`ThreadRecorder::module_image`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ModuleImage<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Kind of the image.
+    pub kind: ModuleKind,
+    /// Build options, as the program passed them.
+    pub options: &'a str,
+    /// Device of the build.
+    pub device: &'a str,
+    /// The image.
+    pub image: &'a [u8],
+}
+
+impl ThreadRecorder {
+    pub(crate) fn new(core: CoreRef, name: &str) -> Result<ThreadRecorder, RecordError> {
+        let lane = core.lease(name)?;
+        Ok(ThreadRecorder {
+            lane,
+            deferred: None,
+            core,
+            name: name.into(),
+            max_wait: None,
+            texts: HashMap::new(),
+        })
+    }
+
+    /// Reserves the id of a future task, for [`TaskInfo::id`].
+    pub fn next_task_id(&self) -> u64 {
+        self.core.next_task()
+    }
+
+    /// The current time in nanoseconds of `CLOCK_MONOTONIC`, as in tasks.
+    pub fn now(&self) -> u64 {
+        now_ns()
+    }
+
+    /// Reserves the id of a future task if a filter may accept it. Otherwise returns `None` and counts
+    /// `records` as filtered. For tasks that are expensive to describe: refused tasks need no description.
+    ///
+    /// # Errors
+    /// See [`ThreadRecorder`].
+    #[inline]
+    pub fn claim(&mut self, kernel: KernelId, records: u32) -> Result<Option<u64>, RecordError> {
+        self.core.check()?;
+        let task_id = self.core.next_task();
+        let func_ids = self.filtered_as(kernels_of([kernel, KernelId::NONE, KernelId::NONE]));
+        Ok(self.lane.may_want_task(&TaskHead { task_id, func_ids, records }).then_some(task_id))
+    }
+
+    /// The kernel numbers of a task for the filter.
+    #[inline]
+    fn filtered_as(&self, kernels: [u32; SLOTS_PER_TASK]) -> [u32; SLOTS_PER_TASK] {
+        self.core.kernels.as_ref().map_or(kernels, |meant| meant.as_filtered(kernels))
+    }
+
+    /// Begins a task, even if its record is [dropped](Task::is_dropped). Record its inputs, run it, record
+    /// its outputs, and [end](ThreadRecorder::end) it.
+    ///
+    /// # Errors
+    /// See [`ThreadRecorder`].
+    pub fn begin(&mut self, info: &TaskInfo) -> Result<Task, RecordError> {
+        self.core.check()?;
+        let id = if info.id == 0 { self.core.next_task() } else { info.id };
+        let now = self.lane.begin();
+        let mut task = Task::new(id, info, now);
+        let func_ids = self.filtered_as(task.kernels());
+        let head = TaskHead { task_id: id, func_ids, records: info.records };
+        if self.lane.wants_task(&head) {
+            let outcome = self.lane.task(&task.record());
+            task.began(outcome);
+        } else {
+            task.refuse();
+        }
+        task.captured_for(self.lane.end());
+        Ok(task)
+    }
+
+    /// Makes several calls for a task with one reading of the clock.
+    pub fn together<T>(
+        &mut self,
+        task: &mut Task,
+        call: impl FnOnce(&mut ThreadRecorder, &mut Task) -> T,
+    ) -> T {
+        self.lane.begin();
+        let result = call(self, task);
+        task.captured_for(self.lane.end());
+        result
+    }
+
+    /// Begins a task and records its first facts with one reading of the clock.
+    ///
+    /// # Errors
+    /// Those of [`ThreadRecorder::begin`] and of `then`.
+    pub fn begin_with<T>(
+        &mut self,
+        info: &TaskInfo,
+        then: impl FnOnce(&mut ThreadRecorder, &mut Task) -> Result<T, RecordError>,
+    ) -> Result<(Task, T), RecordError> {
+        self.core.check()?;
+        let submitted_ns = self.lane.begin();
+        let info = TaskInfo {
+            submitted_ns: if info.submitted_ns == 0 { submitted_ns } else { info.submitted_ns },
+            ..*info
+        };
+        let begun = self.begin(&info).and_then(|mut task| Ok((then(self, &mut task)?, task)));
+        let took_ns = self.lane.end();
+        let (result, mut task) = begun?;
+        task.captured_for(took_ns);
+        Ok((task, result))
+    }
+
+    /// Records a tensor before or after its task. The first tensor recorded after it marks the task as
+    /// completed.
+    ///
+    /// # Errors
+    /// If the task has ended, the tensor is not readable, or its view exceeds its memory, which is recorded.
+    /// See also [`ThreadRecorder`].
+    pub fn tensor(
+        &mut self,
+        task: &mut Task,
+        stage: DumpStage,
+        tensor: &Tensor<'_>,
+    ) -> Result<Outcome, RecordError> {
+        self.tensors(task, stage, std::slice::from_ref(tensor))
+    }
+
+    /// Records several tensors with one reading of the clock. Returns the worst outcome.
+    ///
+    /// # Errors
+    /// The first error, as in [`ThreadRecorder::tensor`]. The other tensors are recorded.
+    pub fn tensors(
+        &mut self,
+        task: &mut Task,
+        stage: DumpStage,
+        tensors: &[Tensor<'_>],
+    ) -> Result<Outcome, RecordError> {
+        self.tensors_of(task, stage, tensors.len(), |at| Ok(tensors[at]))
+    }
+
+    /// Records several tensors that `describe` returns one by one, with one reading of the clock.
+    ///
+    /// # Errors
+    /// As [`ThreadRecorder::tensors`], and those of `describe`.
+    #[inline]
+    pub fn tensors_of<'t>(
+        &mut self,
+        task: &mut Task,
+        stage: DumpStage,
+        count: usize,
+        mut describe: impl FnMut(usize) -> Result<Tensor<'t>, RecordError>,
+    ) -> Result<Outcome, RecordError> {
+        self.core.check()?;
+        if !task.check()? {
+            return Ok(Outcome::Filtered);
+        }
+        let now = self.lane.begin();
+        let (mut worst, mut first_error) = (Outcome::Recorded, None);
+        for at in 0..count {
+            match describe(at).and_then(|tensor| self.one_tensor(task, stage, &tensor)) {
+                Ok(outcome) => worst = worse(worst, outcome),
+                Err(error) => _ = first_error.get_or_insert(error),
+            }
+        }
+        if stage == DumpStage::AfterCompletion {
+            task.completed(now);
+        }
+        task.captured_for(self.lane.end());
+        first_error.map_or(Ok(worst), Err)
+    }
+
+    #[inline]
+    fn one_tensor(
+        &mut self,
+        task: &mut Task,
+        stage: DumpStage,
+        tensor: &Tensor<'_>,
+    ) -> Result<Outcome, RecordError> {
+        if !tensor.is_here {
+            let remedy = "its memory is not readable here; reserve space for its content and fill it";
+            return Err(RecordError::BadArgument { what: "argument", value: tensor.arg.into(), remedy });
+        }
+        check_position(tensor.arg)?;
+        task.has_tensor(tensor.arg);
+        if !tensor.is_recordable() {
+            return Err(self.not_recordable(task, stage, tensor));
+        }
+        match self.lane.tensor(&capture(task, stage, tensor)) {
+            Outcome::Uncaptured => Err(self.uncaptured(tensor)),
+            outcome => Ok(outcome),
+        }
+    }
+
+    /// Records an argument as too large, and returns the error.
+    #[cold]
+    pub(crate) fn not_recordable(
+        &mut self,
+        task: &Task,
+        stage: DumpStage,
+        tensor: &Tensor<'_>,
+    ) -> RecordError {
+        self.lane.uncaptured(&UncapturedArg {
+            task_id: task.id(),
+            stage,
+            role: tensor.role,
+            arg_index: tensor.arg,
+            reason: UncapturedReason::BadDescriptor,
+            marked: tensor.marked || task.is_marked(),
+            name: tensor.details.name,
+        });
+        self.uncaptured(tensor)
+    }
+
+    /// Counts an argument that could not be captured, and returns the error.
+    pub(crate) fn uncaptured(&self, tensor: &Tensor<'_>) -> RecordError {
+        self.core.uncaptured.next();
+        tensor.fault()
+    }
+
+    /// Records a scalar argument.
+    ///
+    /// # Errors
+    /// As [`ThreadRecorder::tensor`].
+    pub fn scalar(
+        &mut self,
+        task: &mut Task,
+        arg: u16,
+        dtype: DType,
+        bits: u64,
+        name: StringId,
+    ) -> Result<Outcome, RecordError> {
+        let capture = ScalarCapture { dtype, bits, ..no_scalar(arg, name) };
+        self.scalar_argument(task, capture)
+    }
+
+    /// Records an argument that is local memory of this size per work group.
+    ///
+    /// # Errors
+    /// As [`ThreadRecorder::tensor`].
+    pub fn local_memory(
+        &mut self,
+        task: &mut Task,
+        arg: u16,
+        bytes: u64,
+        name: StringId,
+    ) -> Result<Outcome, RecordError> {
+        let capture = ScalarCapture { bits: bytes, is_local: true, ..no_scalar(arg, name) };
+        self.scalar_argument(task, capture)
+    }
+
+    fn scalar_argument(&mut self, task: &mut Task, capture: ScalarCapture) -> Result<Outcome, RecordError> {
+        self.core.check()?;
+        if !task.check()? {
+            return Ok(Outcome::Filtered);
+        }
+        check_position(capture.arg_index)?;
+        task.has_scalar(capture.arg_index);
+        let (task_id, marked) = (task.id(), task.is_marked());
+        Ok(self.lane.scalar(&ScalarCapture { task_id, marked, ..capture }))
+    }
+
+    /// Sets the start time of a task that was begun at its submission.
+    ///
+    /// # Errors
+    /// See [`ThreadRecorder`].
+    pub fn starts(&mut self, task: &mut Task) -> Result<(), RecordError> {
+        self.core.check()?;
+        if task.check()? {
+            task.starts(now_ns());
+        }
+        Ok(())
+    }
+
+    /// Ends a task that was begun but then refused, so it had no effect. The name is the reason.
+    ///
+    /// # Errors
+    /// As [`ThreadRecorder::end`].
+    pub fn refused(&mut self, task: &mut Task, name: StringId) -> Result<Outcome, RecordError> {
+        task.becomes_nothing(name.0);
+        self.end(task)
+    }
+
+    /// Records an argument without its content.
+    ///
+    /// # Errors
+    /// As [`ThreadRecorder::tensor`].
+    pub fn not_captured(
+        &mut self,
+        task: &mut Task,
+        stage: DumpStage,
+        (arg, role, name): (u16, Role, StringId),
+        reason: UncapturedReason,
+    ) -> Result<Outcome, RecordError> {
+        self.core.check()?;
+        if !task.check()? {
+            return Ok(Outcome::Filtered);
+        }
+        check_position(arg)?;
+        task.has_tensor(arg);
+        let (task_id, marked) = (task.id(), task.is_marked());
+        Ok(self.lane.uncaptured(&UncapturedArg {
+            task_id,
+            stage,
+            role,
+            arg_index: arg,
+            reason,
+            marked,
+            name: name.0,
+        }))
+    }
+
+    /// Ends a task.
+    ///
+    /// # Errors
+    /// If it has already ended. See also [`ThreadRecorder`].
+    pub fn end(&mut self, task: &mut Task) -> Result<Outcome, RecordError> {
+        self.core.check()?;
+        if !task.check()? {
+            task.end();
+            return Ok(Outcome::Filtered);
+        }
+        task.completed(self.lane.begin());
+        let outcome = self.lane.task(&task.record());
+        self.lane.end();
+        task.end();
+        Ok(outcome)
+    }
+
+    /// Records that one task waits for another, with the argument that causes it, if any.
+    ///
+    /// # Errors
+    /// See [`ThreadRecorder`].
+    pub fn edge(
+        &mut self,
+        producer: u64,
+        consumer: u64,
+        cause: EdgeCause,
+        arg: u16,
+    ) -> Result<Outcome, RecordError> {
+        self.core.check()?;
+        Ok(self.lane.edge(&EdgeCapture { consumer, producer, cause, arg_index: arg }))
+    }
+
+    /// Records that unrecorded code has written this memory, as a task that writes it. Readers then depend on
+    /// this task and not on earlier writers.
+    ///
+    /// # Errors
+    /// See [`ThreadRecorder`].
+    pub fn wrote(&mut self, tensor: &Tensor<'_>, name: StringId) -> Result<Outcome, RecordError> {
+        let info = TaskInfo { operation: Operation::HostWrite, name, records: 1, ..TaskInfo::default() };
+        let mut task = self.begin(&info)?;
+        let outcome = self.tensor(&mut task, DumpStage::AfterCompletion, &tensor.arg(0).role(Role::Output));
+        let ended = self.end(&mut task)?;
+        Ok(worse(outcome?, ended))
+    }
+
+    /// Records that memory was allocated or freed: its earlier content is unrelated to its later content.
+    ///
+    /// # Errors
+    /// See [`ThreadRecorder`].
+    pub fn allocation(
+        &mut self,
+        address: u64,
+        bytes: u64,
+        space: MemorySpace,
+        freed: bool,
+    ) -> Result<Outcome, RecordError> {
+        self.core.check()?;
+        if bytes >= NUMBER_LIMIT {
+            let remedy = "pass less than 2^53";
+            return Err(RecordError::BadArgument { what: "memory of bytes", value: bytes, remedy });
+        }
+        let (space, freed, at_ns) = (space as u8, freed.into(), now_ns());
+        Ok(self.lane.define(AllocationRecord {
+            address,
+            bytes,
+            at_ns,
+            space,
+            freed,
+            ..AllocationRecord::default()
+        }))
+    }
+
+    /// Waits until all records of this handle are in files. Returns false if the recorder has exited, its
+    /// files are full, or the wait limit was reached.
+    ///
+    /// # Errors
+    /// See [`ThreadRecorder`].
+    pub fn flush(&mut self) -> Result<bool, RecordError> {
+        self.core.check()?;
+        let later = self.deferred.as_mut().is_none_or(DeferredLane::settle);
+        Ok(self.lane.settle() && later)
+    }
+
+    /// Limits how long calls of this handle wait for the recorder. Records without space by then are dropped
+    /// and counted. `None`: no limit while the recorder lives.
+    pub fn set_max_wait(&mut self, most: Option<Duration>) {
+        self.max_wait = most;
+        self.lane.set_max_wait(most);
+        if let Some(later) = &mut self.deferred {
+            later.set_max_wait(most);
+        }
+    }
+
+    /// Counts a call of this handle that was refused because of its arguments. The recorder's summary reports
+    /// the number and the first reason. For callers that do not report errors themselves.
+    pub fn count_refusal(&self, error: &RecordError) {
+        self.core.refuse(error);
+    }
+
+    /// Whether any thread found that the recorder has exited, so that nothing is recorded anymore.
+    pub fn is_recorder_gone(&self) -> bool {
+        self.core.gone.is_raised()
+    }
+
+    /// Whether it belongs to this session and can still record.
+    pub fn is_of(&self, session: &Session) -> bool {
+        session.is_core(&self.core) && self.core.check().is_ok()
+    }
+
+    /// Counters of its lane, including its previous users.
+    pub fn counters(&self) -> Counters {
+        self.lane.counters()
+    }
+}
+
+impl Drop for ThreadRecorder {
+    fn drop(&mut self) {
+        // In a forked process the lanes belong to the parent.
+        if self.core.is_own_process() {
+            if let Some(later) = &mut self.deferred {
+                later.close(&self.core);
+            }
+            self.core.give_back(&mut self.lane);
+        }
+    }
+}
+
+impl std::fmt::Debug for ThreadRecorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ThreadRecorder").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// The capture of a tensor, for the lane's recorder.
+#[inline]
+pub(crate) fn capture<'t>(task: &Task, stage: DumpStage, tensor: &'t Tensor<'_>) -> TensorCapture<'t> {
+    TensorCapture {
+        task_id: task.id(),
+        stage,
+        role: tensor.role,
+        arg_index: tensor.arg,
+        desc: &tensor.desc,
+        marked: tensor.marked || task.is_marked(),
+        in_flight: false,
+        details: tensor.details,
+    }
+}
+
+/// An empty scalar capture.
+fn no_scalar(arg_index: u16, name: StringId) -> ScalarCapture {
+    let (stage, dtype) = (DumpStage::BeforeDispatch, DType::UInt64);
+    ScalarCapture {
+        task_id: 0,
+        stage,
+        arg_index,
+        dtype,
+        bits: 0,
+        is_local: false,
+        marked: false,
+        name: name.0,
+    }
+}
+
+/// The worse of two outcomes.
+#[inline]
+fn worse(a: Outcome, b: Outcome) -> Outcome {
+    let rank = |outcome: &Outcome| match outcome {
+        Outcome::Recorded => 0,
+        Outcome::NotWanted => 1,
+        Outcome::Filtered => 2,
+        Outcome::Uncaptured => 3,
+        Outcome::Dropped(_) => 4,
+    };
+    if rank(&b) > rank(&a) { b } else { a }
+}

@@ -1,0 +1,133 @@
+//! Details of tasks besides kernels and arguments: queue, name of the step, source line, parent task. Read
+//! from the index on demand, because most readers do not need them.
+
+use std::collections::HashMap;
+
+use tensortap_abi::{Operation, QueueRecord, RECORD_HAS_PARENT, RecordKind, StepRecord, TaskRecord};
+
+use crate::{FormatError, TaskKey};
+
+/// Maximum number of definitions of each kind, and maximum bytes of text. Definitions beyond the limit have
+/// no name.
+const MAX_DEFINITIONS: usize = 1 << 20;
+const MAX_TEXT: usize = 64 << 20;
+
+/// The details of one task; `None` for details that were not recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskDetails<'d> {
+    /// The queue or stream that it was submitted to.
+    pub queue: Option<&'d str>,
+    /// The name of its step.
+    pub step_name: Option<&'d str>,
+    /// The source file and line (from 1, or 0 if not known) that submitted it.
+    pub source: Option<(&'d str, u32)>,
+    /// The task that submitted it.
+    pub parent: Option<u64>,
+    /// Its operation.
+    pub operation: Operation,
+}
+
+/// The details of all tasks of a dump. See [`Dump::details`](crate::Dump::details).
+#[derive(Debug, Default)]
+pub struct Details {
+    strings: HashMap<u32, Box<str>>,
+    queues: HashMap<u32, u32>,
+    steps: HashMap<u32, u32>,
+    /// By task. If a task has several rows, in the order of recording.
+    tasks: Vec<(TaskKey, TaskRow)>,
+    text_bytes: usize,
+}
+
+/// The numbers in a task's record.
+#[derive(Clone, Copy, Debug)]
+struct TaskRow {
+    queue: u32,
+    file: u32,
+    line: u32,
+    parent: Option<u64>,
+    operation: u8,
+}
+
+impl Details {
+    pub(crate) const KINDS: [RecordKind; 4] =
+        [RecordKind::String, RecordKind::Queue, RecordKind::Step, RecordKind::Task];
+
+    pub(crate) fn see(&mut self, record: &crate::IndexRecord) {
+        if let Some((id, text)) = record.as_string() {
+            let room = self.strings.len() < MAX_DEFINITIONS && self.text_bytes + text.len() <= MAX_TEXT;
+            if room && !self.strings.contains_key(&id) {
+                self.text_bytes += text.len();
+                self.strings.insert(id, text.into());
+            }
+        } else if let Some(&QueueRecord { id, name, .. }) = record.get() {
+            define(&mut self.queues, id, name);
+        } else if let Some(&StepRecord { id, name, .. }) = record.get() {
+            define(&mut self.steps, id, name);
+        } else if let Some(task) = record.as_task() {
+            self.tasks.push((TaskKey { step: task.step, task_id: task.task_id }, TaskRow::of(task)));
+        }
+    }
+
+    /// Call it after the whole index was read.
+    pub(crate) fn finish(mut self) -> Details {
+        // A stable sort: a task is recorded at its start and at its end, with the same details.
+        self.tasks.sort_by_key(|(key, _)| *key);
+        self.tasks.dedup_by_key(|(key, _)| *key);
+        self
+    }
+
+    /// The details of a task.
+    #[must_use]
+    pub fn of(&self, task: TaskKey) -> TaskDetails<'_> {
+        let text = |id: &u32| self.strings.get(id).map(|text| &**text).filter(|text| !text.is_empty());
+        let step_name = self.step_name(task.step);
+        let Ok(place) = self.tasks.binary_search_by_key(&task, |(key, _)| *key) else {
+            return TaskDetails { step_name, ..TaskDetails::default() };
+        };
+        let TaskRow { queue, file, line, parent, operation } = self.tasks[place].1;
+        TaskDetails {
+            queue: self.queues.get(&queue).and_then(text),
+            step_name,
+            source: text(&file).map(|file| (file, line)),
+            parent,
+            operation: Operation::from_tag(operation).unwrap_or_default(),
+        }
+    }
+
+    /// The name of a step.
+    #[must_use]
+    pub fn step_name(&self, step: u32) -> Option<&str> {
+        let name = self.strings.get(self.steps.get(&step)?)?;
+        Some(&**name).filter(|name| !name.is_empty())
+    }
+}
+
+impl TaskRow {
+    fn of(task: &TaskRecord) -> TaskRow {
+        TaskRow {
+            queue: task.queue,
+            file: task.source_file,
+            line: task.source_line,
+            parent: (task.flags & RECORD_HAS_PARENT != 0).then_some(task.parent_task),
+            operation: task.operation,
+        }
+    }
+}
+
+fn define(known: &mut HashMap<u32, u32>, id: u32, name: u32) {
+    if known.len() < MAX_DEFINITIONS {
+        known.entry(id).or_insert(name);
+    }
+}
+
+impl crate::Dump {
+    /// Details of all tasks, from one walk over the index. Empty for a dump without an index.
+    ///
+    /// # Errors
+    /// If the index cannot be read.
+    pub fn details(&self) -> Result<Details, FormatError> {
+        let mut details = Details::default();
+        self.for_each_of(&Details::KINDS, |record| details.see(record))?;
+        Ok(details.finish())
+    }
+}

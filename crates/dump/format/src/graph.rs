@@ -1,0 +1,106 @@
+//! `graph.json`: the tasks and their dependencies, streamed from the index.
+
+use std::io::Write;
+
+use serde::{Serialize, Serializer, ser::SerializeMap};
+use tensortap_abi::{EdgeRecord, RecordKind};
+
+use crate::{
+    TaskKey,
+    json::Hex64,
+    json_records::{JsonNameCache, write_edge},
+    manifest::{JsonInput, JsonListWriter, JsonObjectWriter, SCHEMA_VERSION, StreamError},
+    record::edge_cause_name,
+    survey::OpenTasks,
+};
+
+/// A dependency between two tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edge {
+    /// Step of the waiting task; 0 if the dump has no steps.
+    pub step: u32,
+    /// Step of the task that it waits for. Differs from `step` only if a step waits for another one.
+    pub from_step: u32,
+    /// The task that it waits for.
+    pub from: u64,
+    /// The task that waits.
+    pub to: u64,
+    /// Argument of the waiting task.
+    pub arg_index: u16,
+    /// The name of an [`EdgeCause`](tensortap_abi::EdgeCause).
+    pub why: &'static str,
+}
+
+impl Edge {
+    /// The task that it waits for.
+    #[must_use]
+    pub fn producer(&self) -> TaskKey {
+        TaskKey { step: self.from_step, task_id: self.from }
+    }
+
+    /// The waiting task.
+    #[must_use]
+    pub fn consumer(&self) -> TaskKey {
+        TaskKey { step: self.step, task_id: self.to }
+    }
+
+    pub(crate) fn new(record: &crate::IndexRecord, step_of: impl Fn(u64) -> u32) -> Option<Edge> {
+        let edge: &EdgeRecord = record.get()?;
+        let why = edge_cause_name(edge.cause)?;
+        let (from, to) = (edge.producer, edge.consumer());
+        Some(Edge { step: step_of(to), from_step: step_of(from), from, to, arg_index: edge.arg_index, why })
+    }
+}
+
+impl Serialize for Edge {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(4))?;
+        map.serialize_entry("from", &Hex64(self.from))?;
+        map.serialize_entry("to", &Hex64(self.to))?;
+        map.serialize_entry("arg_index", &self.arg_index)?;
+        map.serialize_entry("why", self.why)?;
+        map.end()
+    }
+}
+
+impl JsonInput<'_> {
+    pub(crate) fn write_graph(&self, out: impl Write) -> Result<(), StreamError> {
+        let info = &self.info;
+        let mut lines = JsonObjectWriter::begin(out);
+        lines.field("schema_version", &SCHEMA_VERSION)?;
+        lines.field("run_dir", &info.run_dir)?;
+        lines.field("runtime", &info.runtime)?;
+        lines.field("scene", &info.scene)?;
+        lines.list("tasks", |list| self.write_tasks(list))?;
+        lines.list("edges", |list| self.write_edges(list))?;
+        Ok(lines.end()?)
+    }
+
+    /// Completed tasks in the order of the index, then tasks that did not complete.
+    fn write_tasks<W: Write>(&self, list: &mut JsonListWriter<'_, W>) -> Result<(), StreamError> {
+        let mut open = OpenTasks::default();
+        let mut spelled = JsonNameCache::of(self);
+        self.for_each(&[RecordKind::Task], |_, record| {
+            open.see(record);
+            match record.as_task() {
+                Some(task) if task.completed_ns != 0 => list.push_text(|text| spelled.write_task(text, task)),
+                _ => Ok(()),
+            }
+        })?;
+        let open = open.into_sorted();
+        open.iter().try_for_each(|task| list.push_text(|text| spelled.write_task(text, task)))
+    }
+
+    fn write_edges<W: Write>(&self, list: &mut JsonListWriter<'_, W>) -> Result<(), StreamError> {
+        if self.footer.totals.edges == 0 {
+            return Ok(());
+        }
+        self.for_each(&[RecordKind::Edge], |_, record| {
+            let edge: Option<&EdgeRecord> = record.get();
+            match edge.and_then(|edge| Some((edge, edge_cause_name(edge.cause)?))) {
+                Some((edge, why)) => list.push_text(|text| write_edge(text, edge, why)),
+                None => Ok(()),
+            }
+        })
+    }
+}

@@ -1,0 +1,19 @@
+//! Tests of the dump files: round trips, damage at any point, and dumps of other projects.
+
+mod common;
+mod disk_full;
+mod dispatches;
+mod foreign;
+mod hostile;
+mod hostile_manifests;
+mod keeping_last;
+mod naming;
+mod payloads;
+mod peers;
+mod repairing;
+mod round_trip;
+mod second_generation;
+mod steps;
+mod tasks;
+mod torn;
+mod verifying;

@@ -1,4 +1,0 @@
-//! Kernels and orchestrations as their authors write them.
-
-mod kernel_args;
-mod orchestration;

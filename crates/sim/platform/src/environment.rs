@@ -1,0 +1,23 @@
+//! The environment variable that tells an executable to become a device.
+
+/// The host sets this variable for device processes only. Its value is the protocol version.
+pub(crate) const DEVICE_VARIABLE: &str = "TENSORTAP_DEVICE";
+
+/// Whether this process was started as a device and has not become one yet.
+pub(crate) fn started_as_device() -> bool {
+    std::env::var_os(DEVICE_VARIABLE).is_some()
+}
+
+/// Removes the variable, so that child processes of the device program do not become devices. Does nothing if
+/// other threads already run, because they might be reading the environment.
+pub(crate) fn forget_started_as_device() {
+    if !only_thread() {
+        return;
+    }
+    // SAFETY: this is the only thread of the process, so no other thread reads or writes the environment meanwhile.
+    unsafe { std::env::remove_var(DEVICE_VARIABLE) };
+}
+
+fn only_thread() -> bool {
+    std::fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() == 1)
+}
