@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::common;
 use crate::dumps::Folder;
 
 const MUL_IS_WRONG: &str = "FAIL: task 0x100000002 (inner / t3: mul) is wrong here\n";
@@ -293,7 +294,7 @@ fn all_views_agree_on_the_first_wrong_task() {
     folder.record("tiny_llm --param tokens=6 --dump-tensor", "right");
     folder.record_wrong("tiny_llm --param tokens=6 --dump-tensor --inject-fault softmax=last", "wrong");
     let text = folder.tensortap("blame wrong --golden right").stdout;
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = common::unwrapped(&text);
     let after = |words: &str| {
         let (_, rest) = text.split_once(words).unwrap_or_else(|| panic!("no {words} in {text}"));
         rest.split_whitespace().next().expect("an id").to_owned()

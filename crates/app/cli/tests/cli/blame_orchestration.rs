@@ -4,6 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
+use crate::common;
 use crate::dumps::{Folder, cut};
 
 fn document(folder: &Folder, line: &str, code: i32) -> Value {
@@ -18,7 +19,7 @@ fn text(folder: &Folder, line: &str, code: i32) -> String {
     let fits = |line: &str| line.chars().count() <= 80;
     assert!(line.starts_with("replay") || outcome.stdout.lines().all(fits), "{line}: {}", outcome.stdout);
     // Ignores line breaks.
-    outcome.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
+    common::unwrapped(&outcome.stdout)
 }
 
 #[test]

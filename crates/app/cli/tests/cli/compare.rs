@@ -345,7 +345,7 @@ fn rejects_scene_golden_with_a_reason() {
         ("diff right --scene-golden --func add", "selectors cannot choose among them"),
         ("diff right wrong --scene-golden", "`diff` compares one dump with one other"),
         ("diff right --scene-golden --golden-dtype", "cannot be used with"),
-        ("diff --scene-golden", "no tensor dump"),
+        ("diff --scene-golden", "there is no folder outputs/ here"),
     ] {
         let refused = folder.tensortap(line);
         assert!(refused.code == Some(2) && refused.stderr.contains(reason), "{line}: {refused:?}");

@@ -3,6 +3,7 @@
 use serde_json::Value;
 use tensortap::scene::FaultKind;
 
+use crate::common;
 use crate::folders::{HALVE, WEIGH, Workshop, halves, has_compilers};
 
 /// Kernels of the tasks with the label wrong_here.
@@ -51,7 +52,7 @@ fn blame_finds_every_fault_of_a_c_kernel() {
     // If the run failed its golden and all other kernels are right, only this kernel remains.
     shop.call(&["run", "halves", "--inject-fault", "halve=sign", "--dump-tensor", "--out", "halved"]);
     let told = shop.call(&["blame", "halved", "--reference"]);
-    let said = told.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let said = common::unwrapped(&told.stdout);
     assert_eq!(told.code, Some(1), "{told:?}");
     assert!(
         said.starts_with("FAIL: the run's own golden failed, but every kernel with a reference matches it"),

@@ -3,6 +3,7 @@
 use serde_json::Value;
 use tensortap::{PLATFORMS, RUNTIMES};
 
+use crate::common;
 use crate::folders::{Workshop, has_compilers};
 
 /// `total` directly follows `y` in memory if `y` fills whole cache lines, so writing past `y` changes `total`.
@@ -258,7 +259,7 @@ fn canaries_find_writes_before_the_guard_page() {
     shop.call(&["run", "sums", "-p", "n=65", "--dump-tensor", "--out", "bad"]);
     let replayed = shop.call(&["replay", "bad", "--task", "add", "--guard"]);
     assert_eq!(replayed.code, Some(1), "{replayed:?}");
-    let words = replayed.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = common::unwrapped(&replayed.stdout);
     assert!(
         words.contains("it wrote 4 bytes outside of its outputs")
             && words.contains("0 bytes past the end of argument 2"),
@@ -268,13 +269,13 @@ fn canaries_find_writes_before_the_guard_page() {
     shop.call(&["run", "sums", "-p", "n=64", "--dump-tensor", "--out", "full"]);
     for which in [&["--all"][..], &["--task", "add"]] {
         let replayed = shop.call(&[&["replay", "full"][..], which].concat());
-        let words = replayed.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        let words = common::unwrapped(&replayed.stdout);
         assert_eq!(replayed.code, Some(1), "{words}");
         assert!(words.contains("0 bytes past the end of argument 2"), "{words}");
     }
     write(&shop, "add.c", ADD, past(16));
     let replayed = shop.call(&["replay", "bad", "--task", "add", "--guard", "--scene", "sums"]);
-    let words = replayed.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = common::unwrapped(&replayed.stdout);
     assert!(
         words.contains("crash in kernel `add`")
             && words.contains("60 bytes past the end of argument 2 (`z`)"),

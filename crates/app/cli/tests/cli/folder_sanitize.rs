@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use crate::common;
 use crate::folder_memory::{ADD, Leaves, past, sums, write};
 use crate::folders::{Workshop, has_compilers};
 
@@ -17,7 +18,7 @@ fn has_sanitizers() -> bool {
 
 /// The words of a text, without line breaks.
 fn words(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    common::unwrapped(&text)
 }
 
 #[test]

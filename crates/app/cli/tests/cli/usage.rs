@@ -1,5 +1,6 @@
 //! Invalid requests: exit status 2, a reason, a hint, and no result on standard output.
 
+use crate::common;
 use crate::dumps::Folder;
 use crate::json::{document, keys};
 use crate::{Outcome, tensortap};
@@ -16,7 +17,7 @@ fn refused(line: &str, words: &[&str]) {
     assert_eq!((keys(error), &error["exit_status"]), (vec!["exit_status", "hint", "message"], &2.into()));
     let message = error["message"].as_str().expect("a message");
     // Text may be wrapped.
-    let said = outcome.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    let said = common::unwrapped(&outcome.stderr);
     assert!(!message.is_empty() && said.starts_with(&format!("error: {message}")), "{line}: {outcome:?}");
     assert_eq!(error["hint"].is_null(), !said.contains(" hint: ") && !said.contains(" tip: "), "{outcome:?}");
 }

@@ -21,6 +21,11 @@ use std::path::PathBuf;
 
 use tensortap::{DeviceMode, PLATFORMS, RunConfig};
 
+/// Text without line breaks and indentation, so that a test does not depend on where output is wrapped.
+pub fn unwrapped(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// The `tensortap` executable. Tests need it because a test binary cannot become a device.
 pub fn executable() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_tensortap"))

@@ -294,7 +294,7 @@ fn a_changed_value_inside_a_struct_is_reported_but_addresses_are_not() {
     let said = |verb: &str, run: &str, golden: &str| {
         let output = bench.again(&format!("{verb} {run} {golden}"), &[]);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        (output.status.code(), text.split_whitespace().collect::<Vec<_>>().join(" "))
+        (output.status.code(), common::unwrapped(&text))
     };
     let (code, text) = said("blame", "moved", "--golden golden");
     assert!(code == Some(0) && !text.contains("orchestration"), "{text}");

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tensortap::abi::MemorySpace;
 
+use crate::common;
 use crate::program::{Launch, Program, Range, on};
 use crate::{call, document};
 
@@ -100,7 +101,7 @@ fn blamed(wrong: RunFault, golden: RunFault) -> (Value, String) {
     let (status, text) = call(dir.path(), &line);
     let document = document(dir.path(), &line);
     assert_eq!(status == 0, document["verdict"] == "pass");
-    (document, text.split_whitespace().collect::<Vec<_>>().join(" "))
+    (document, common::unwrapped(&text))
 }
 
 /// The first wrong task: its kernel, its label and its document.

@@ -7,6 +7,7 @@ use serde_json::Value;
 use tensortap::abi::MemorySpace;
 
 use crate::blame::{blamed_runs, first};
+use crate::common;
 use crate::program::{Program, Range, on};
 use crate::{call, document};
 
@@ -50,7 +51,7 @@ fn run(folder: &Path, made: RunSetup<'_>) -> PathBuf {
 
 fn blamed(made: RunSetup<'_>, golden: RunSetup<'_>) -> (Value, String) {
     let (document, text) = blamed_runs(|dir| run(dir, made), |dir| run(dir, golden));
-    (document, text.split_whitespace().collect::<Vec<_>>().join(" "))
+    (document, common::unwrapped(&text))
 }
 
 #[test]
@@ -166,7 +167,7 @@ fn with_gap(folder: &Path, is_wrong: bool) -> PathBuf {
 #[test]
 fn an_incompletely_captured_launch_is_still_named_as_suspect() {
     let (document, text) = blamed_runs(|dir| with_gap(dir, true), |dir| with_gap(dir, false));
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = common::unwrapped(&text);
     assert_eq!(document["first_wrong"].as_array().unwrap().len(), 0, "{document:#}");
     let suspect = document["suspect"].as_str().unwrap();
     let tasks = document["tasks"].as_array().unwrap();

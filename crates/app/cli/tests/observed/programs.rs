@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tensortap::abi::MemorySpace;
 
+use crate::common;
 use crate::program::{Program, Range, on};
 use crate::{call, document};
 
@@ -22,7 +23,7 @@ fn run(folder: &Path) -> PathBuf {
 
 /// Output of a verb, on one line.
 fn said(folder: &Path, line: &[&str]) -> String {
-    call(folder, line).1.split_whitespace().collect::<Vec<_>>().join(" ")
+    common::unwrapped(&call(folder, line).1)
 }
 
 #[test]

@@ -6,6 +6,7 @@ use serde_json::Value;
 use tensortap::abi::MemorySpace;
 
 use crate::blame::{blamed_runs, first};
+use crate::common;
 use crate::program::{Launch, Program, Range, on};
 
 const N: usize = 64;
@@ -54,7 +55,7 @@ fn run(folder: &Path, made: RunSetup) -> PathBuf {
 
 fn blamed(made: RunSetup, golden: RunSetup) -> (Value, String, String) {
     let (document, text) = blamed_runs(|dir| run(dir, made), |dir| run(dir, golden));
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = common::unwrapped(&text);
     (document, text, line)
 }
 

@@ -7,6 +7,7 @@ use tensortap::abi::MemorySpace;
 
 use crate::blame::{blamed_runs, first, wiring};
 use crate::call;
+use crate::common;
 use crate::program::{Program, Range, on};
 
 const N: usize = 64;
@@ -69,7 +70,7 @@ fn run(folder: &Path, wrong: RunFault) -> PathBuf {
 
 fn blamed(wrong: RunFault) -> (Value, String) {
     let (document, text) = blamed_runs(|dir| run(dir, wrong), |dir| run(dir, RunFault::Nothing));
-    (document, text.split_whitespace().collect::<Vec<_>>().join(" "))
+    (document, common::unwrapped(&text))
 }
 
 /// The document of the host's read.

@@ -7,6 +7,7 @@ use tensortap::abi::MemorySpace;
 
 use crate::blame::blamed_runs;
 use crate::call;
+use crate::common;
 use crate::program::{Program, Range, on};
 
 const N: usize = 64;
@@ -58,7 +59,7 @@ fn a_refused_launch_is_reported_before_its_consequences() {
 fn an_unfinished_launch_is_the_headline() {
     let (stopped, text) = blamed(SecondLaunch::Hangs, SecondLaunch::Ends);
     assert_eq!((&stopped[0]["how"], &stopped[0]["status"]), (&"never_ended".into(), &Value::Null));
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = common::unwrapped(&text);
     let first =
         "FAIL: task 0x4 (second) never ended: it was running when the run ended, but ended in the golden";
     assert!(text.starts_with(first), "{text}");

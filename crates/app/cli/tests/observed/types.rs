@@ -35,7 +35,7 @@ fn bytes_of_unknown_type_are_read_with_the_given_type() {
     };
     let said = refused(&["show", dump, "set/after/0", "--as", "float32[5]"]);
     let remedy = "has 16 bytes, but float32[5] has 20; choose sizes whose product is 4, or only `float32`";
-    assert!(said.split_whitespace().collect::<Vec<_>>().join(" ").contains(remedy), "{said}");
+    assert!(common::unwrapped(&said).contains(remedy), "{said}");
     std::fs::write(dir.path().join("types.toml"), "[set]\n\n0 = 'float32[3]'\n").unwrap();
     let said = refused(&["list", dump, "--types", "types.toml"]);
     assert!(said.contains("types.toml, line 3") && said.contains("float32[3] has 12"), "{said}");

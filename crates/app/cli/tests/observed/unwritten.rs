@@ -6,6 +6,7 @@ use serde_json::Value;
 use tensortap::abi::MemorySpace;
 
 use crate::blame::{blamed_runs, first};
+use crate::common;
 use crate::program::{Program, Range, on};
 use crate::{call, document};
 
@@ -79,13 +80,13 @@ fn a_missing_write_is_reported_as_unwritten_memory() {
     let (document, text) = blamed(RunSetup { is_filled: false, garbage: 77, ..RIGHT }, RIGHT);
     assert_eq!((&first(&document).0[..], &first(&document).1[..]), ("add", "fed"));
     let said = "no recorded task wrote this memory: it holds whatever was there before";
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = common::unwrapped(&text);
     assert!(text.contains(said), "{text}");
     assert_eq!(text.matches("[0]: 77").count(), 1, "only the launch's output: {text}");
     assert_eq!(never_written(&document, "before_dispatch")["here"], true);
     // If a launch writes less than in the golden, the rest is uninitialized.
     let (document, text) = blamed(RunSetup { written: N / 4, garbage: 77, ..RIGHT }, RIGHT);
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = common::unwrapped(&text);
     assert_eq!((&first(&document).0[..], &first(&document).1[..]), ("part", "wrong_here"));
     assert_eq!(never_written(&document, "after_completion")["here"], true, "{text}");
 }
@@ -93,7 +94,7 @@ fn a_missing_write_is_reported_as_unwritten_memory() {
 #[test]
 fn unwritten_memory_in_the_golden_gives_no_expected_value() {
     let (document, text) = blamed(RIGHT, RunSetup { is_filled: false, ..RIGHT });
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = common::unwrapped(&text);
     assert!(
         text.contains("in the golden, no recorded task wrote this memory: the expected value is unknown"),
         "{text}"
@@ -108,7 +109,7 @@ fn show_reports_unwritten_memory_with_the_same_words() {
     let golden = run(&dir.path().join("golden"), RIGHT);
     let line = ["show", wrong.to_str().unwrap(), "part", "--golden", golden.to_str().unwrap()];
     let (_, text) = call(dir.path(), &line);
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = common::unwrapped(&text);
     let before = "differs from the golden: memory that no recorded task wrote in either run";
     let after = "differs from the golden: 1 of 64 elements outside";
     assert!(text.contains(before) && text.contains(after), "{text}");
@@ -122,7 +123,7 @@ fn differing(made: RunSetup, golden: RunSetup) -> (Vec<Value>, Value, String) {
     let (_, text) = call(dir.path(), &line);
     let document = document(dir.path(), &line);
     let rows = document["records"].as_array().unwrap().iter().filter(|row| row["verdict"] == "fail");
-    (rows.cloned().collect(), document, text.split_whitespace().collect::<Vec<_>>().join(" "))
+    (rows.cloned().collect(), document, common::unwrapped(&text))
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use crate::common;
 use crate::{call, document};
 
 /// More rows than one query may look at.
@@ -58,7 +59,7 @@ fn every_verb_reports_what_is_undecided_and_claims_nothing_about_it() {
         &["blame", "wide", "--golden", "other"],
     ];
     for line in lines {
-        let text = call(dir.path(), line).1.split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = common::unwrapped(&call(dir.path(), line).1);
         assert_eq!(text.matches(said).count(), 1, "{line:?}: {text}");
     }
     let summary = document(dir.path(), &["summary", "wide"]);

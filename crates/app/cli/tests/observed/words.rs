@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tensortap::abi::MemorySpace;
 
+use crate::common;
 use crate::program::{Launch, Program, Range, on};
 use crate::{call, document};
 
@@ -48,7 +49,7 @@ fn every_view_shows_the_observation_in_place_of_an_unknown_role() {
     assert_eq!(table.matches("ambiguous").count(), 8, "{table}");
     let words = |kernel: &str| {
         let text = call(dir.path(), &["show", dump, kernel]).1;
-        text.split_whitespace().collect::<Vec<_>>().join(" ")
+        common::unwrapped(&text)
     };
     let left = words("left");
     assert!(left.contains("argument 0, ambiguous, uint8"), "{left}");

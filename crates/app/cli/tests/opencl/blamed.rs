@@ -11,10 +11,7 @@ fn blame(bench: &Bench, run: &str) -> (String, String) {
         command.args(["blame", run, "--golden", "right"]).current_dir(bench.path("")).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{run}: {}", String::from_utf8_lossy(&output.stderr));
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    (
-        said.lines().next().unwrap_or_default().to_owned(),
-        said.split_whitespace().collect::<Vec<_>>().join(" "),
-    )
+    (said.lines().next().unwrap_or_default().to_owned(), common::unwrapped(&said))
 }
 
 #[test]
@@ -104,7 +101,7 @@ fn races_in_the_golden_run_are_reported_without_blame() {
         let mut command = Command::new(common::executable());
         let output = command.args(["blame", run, "--golden", golden]).current_dir(bench.path("")).output();
         let text = String::from_utf8_lossy(&output.unwrap().stdout).into_owned();
-        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = common::unwrapped(&text);
         assert!(text.find(headline) < Some(60) && text.contains(headline), "{run}: {text}");
     }
 }
@@ -128,7 +125,7 @@ fn said(bench: &Bench, verb: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(common::executable());
     let output = command.args(verb).current_dir(bench.path("")).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    (output.status.code(), said.split_whitespace().collect::<Vec<_>>().join(" "))
+    (output.status.code(), common::unwrapped(&said))
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::cases::task_of;
+use crate::common;
 use crate::common::count_call;
 use crate::{capture, executable, small};
 
@@ -157,7 +158,7 @@ fn failures_name_coordinates_in_short_lines() {
         assert_eq!(code, Some(1), "{line}: {err}");
         let widest = out.lines().skip(1).map(|line| line.chars().count()).max();
         assert!(widest.is_some_and(|columns| columns <= 100), "{widest:?} columns: {out}");
-        let words = out.split_whitespace().collect::<Vec<_>>().join(" ");
+        let words = common::unwrapped(&out);
         if line.contains("--set-arg") {
             assert!(words.contains("argument 0 is overridden: --set-arg changed it"), "{out}");
         } else {
