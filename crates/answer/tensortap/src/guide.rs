@@ -147,14 +147,14 @@
 //! # config.dump = Some(DumpConfig::new(DumpLevel::Full));
 //! # config.out = Some(folder.path().join("dump"));
 //! # tensortap::run(&config)?;
-//! use tensortap::{Expect, ExtractConfig, ReplayConfig};
+//! use tensortap::{ExpectedSource, ExtractConfig, ReplayConfig};
 //!
 //! let case = tensortap::extract(&ExtractConfig {
 //!     source: folder.path().join("dump"),
 //!     task: Some(0.into()),
 //!     steps: Vec::new(),
 //!     out: folder.path().join("case"),
-//!     expect: Expect::Captured,
+//!     expect: ExpectedSource::Captured,
 //!     redact: None,
 //!     allow_inexact: false,
 //!     scene_folder: None,

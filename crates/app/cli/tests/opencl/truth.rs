@@ -361,16 +361,14 @@ fn equal_content_is_stored_again_if_requested() {
 #[test]
 fn short_lived_queues_share_staging_memory_until_the_context_is_released() {
     let Some(mut bench) = Bench::new() else { return };
-    // A size that no other allocation has, and that is mapped separately.
+    // Much more than anything else that the program allocates.
     const RING: &str = "51380224";
     let mut program = bench.with_snapshots_by("device").program(Some(("run", "")), "queues.py");
     let output = program.env("TENSORTAP_OPENCL_RING", RING).arg(RING).output().unwrap();
     succeeded(&output);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let places: Vec<&str> = said.lines().map(|line| line.rsplit(' ').next().unwrap()).collect();
-    assert_eq!(places.len(), 7, "{said}");
-    assert!(places[0] != "None" && places[..6].iter().all(|place| *place == places[0]), "{said}");
-    assert_eq!(places[6], "None", "{said}");
+    let blocks: Vec<&str> = said.lines().map(|line| line.rsplit(' ').next().unwrap()).collect();
+    assert_eq!(blocks, ["1", "1", "1", "1", "1", "1", "0"], "{said}");
     // Each launch is captured: two stages of three ranges.
     let dump = bench.dump("run");
     let tasks = dump.tasks().unwrap();

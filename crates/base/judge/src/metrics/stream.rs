@@ -30,12 +30,12 @@ pub(super) mod sealed {
 ///
 /// ```
 /// use tensortap_abi::DType;
-/// use tensortap_judge::{Comparison, Full, Rule, TensorType};
+/// use tensortap_judge::{Comparison, MetricsPass, Rule, TensorType};
 ///
 /// let tensor = TensorType::new(DType::UInt8, &[3000]);
 /// let comparison = Comparison::new(&tensor, &tensor, Rule::for_dtype(DType::UInt8))?;
 /// let (dump, golden) = ([7; 3000], [9; 3000]);
-/// let mut stream = comparison.stream::<Full>();
+/// let mut stream = comparison.stream::<MetricsPass>();
 /// for (dump, golden) in dump.chunks(700).zip(golden.chunks(700)) {
 ///     stream.update(dump, golden)?;
 /// }
