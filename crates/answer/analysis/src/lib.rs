@@ -23,6 +23,7 @@ pub mod blame;
 pub mod compare;
 pub mod diff;
 mod error;
+mod evidence;
 pub mod graph;
 pub mod kind;
 pub mod labels;

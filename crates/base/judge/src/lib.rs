@@ -32,9 +32,9 @@ mod side;
 
 pub use book::RuleBook;
 pub use metrics::{
-    AxisProfile, BLOCK, CompareError, Comparison, Decade, Detail, DetailPass, Level, MAX_AXIS_BINS, Metrics,
-    MetricsPass, Pass, Predicate, QuickPass, QuickResult, Rule, SideName, SpecialCounts, Stream, TensorType,
-    Tolerance, WORST_ELEMENTS, WorstElement, coordinate,
+    AxisProfile, BLOCK, CompareError, Comparison, Decade, Detail, DetailPass, FailingPass, Level,
+    MAX_AXIS_BINS, Metrics, MetricsPass, Pass, Predicate, QuickPass, QuickResult, Rule, SideName,
+    SpecialCounts, Stream, TensorType, Tolerance, WORST_ELEMENTS, WorstElement, coordinate,
 };
 pub use outcome::{Depth, Evidence, Outcome, Verdict, compare, compare_bytes, compare_hashes, detail};
 pub use rules::{MAX_RULES_BYTES, Profile, Rules, RulesError, Subject};

@@ -21,6 +21,7 @@ use super::{
 };
 use crate::compare::{LiveGolden, Side, compare, record_side};
 use crate::error::AnalysisError;
+use crate::evidence::{Gatherer, Recording};
 use crate::graph::{TaskGraph, load_with_progress, steps_of_golden};
 use crate::labels::{ArgStatus, InputFacts, Status, TaskStatus, label_tasks};
 use crate::matching::{MatchOptions, Matching, match_tasks};
@@ -44,7 +45,6 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     let results = options.work.map(&pairs, |&(ours, other)| {
         compare_task((dump, golden), &lenders, (&graph, ours), (&theirs, other), (&rules, options))
     })?;
-    drop(rules);
     let mut compared_args: Vec<Vec<ComparedArg>> = vec![Vec::new(); graph.len()];
     let mut statuses = unmatched_statuses(&graph, &matching);
     for (&(ours, _), (args, compared)) in pairs.iter().zip(results) {
@@ -89,6 +89,11 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
         &mut statuses,
     )?;
     uninitialized.retain(|key| !written_over.contains(key));
+    let recordings = (Recording { dump, graph: &graph }, Recording { dump: golden, graph: &theirs });
+    let gatherer = Gatherer::new(recordings, &matching, &rules, options.other_dtypes);
+    let evidence = gatherer.gather(&statuses, &|| work.check_canceled())?;
+    drop(rules);
+    let other_values = other_values(&wiring);
     let (wiring_changed, other_buffers) = (wiring_changed(&wiring), other_buffers(&wiring));
     let other_sources = other_sources.into_iter().map(|(arg, source)| (arg, source.description)).collect();
     let inputs = InputFacts {
@@ -100,6 +105,8 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
         uninitialized,
         lost_order,
         likely_races,
+        other_values,
+        evidence: Some(evidence),
     };
     let unknown = InputProvenance::Unknown("the input was not compared".into());
     let mut findings = label_tasks(&graph, &statuses, &inputs, |task, arg| {
@@ -179,6 +186,15 @@ fn wiring_changed(wiring: &[WiringDifference]) -> HashSet<(usize, u16)> {
 fn other_buffers(wiring: &[WiringDifference]) -> HashMap<(usize, u16), Option<u16>> {
     let of = |difference: &WiringDifference| match &difference.what {
         WiringChange::Buffer { arg_index, what } => Some(((difference.task, *arg_index), what.as_arg)),
+        _ => None,
+    };
+    wiring.iter().filter_map(of).collect()
+}
+
+/// Arguments passed by value that differ in more than addresses.
+fn other_values(wiring: &[WiringDifference]) -> HashSet<(usize, u16)> {
+    let of = |difference: &WiringDifference| match difference.what {
+        WiringChange::Value { arg_index, .. } => Some((difference.task, arg_index)),
         _ => None,
     };
     wiring.iter().filter_map(of).collect()

@@ -7,12 +7,16 @@ use tensortap_format::{Argument, Edge, Task};
 
 use super::race::{RaceKind, Races};
 use super::{ArgStatus, Finding, InputFacts, Label, Race, Status, TaskStatus};
+use crate::blame::values::is_value;
 use crate::graph::{OriginBasis, OutputRef, TaskGraph};
 use crate::provenance::InputProvenance;
 
 /// What a label rests on if nothing was captured before the tasks. [`Finding::rests_on_edges`] looks for this
 /// prefix.
 pub(super) const ONLY_OUTPUTS: &str = "only outputs were captured, so the label rests on dependencies";
+
+/// The task left elements as they were that the golden's task changed.
+const STALE: &str = "the task did not write elements that it writes in the golden";
 
 /// Labels every task. `statuses` has one entry per task. `provenance` compares an input outside its rule with
 /// its producers' outputs.
@@ -37,7 +41,7 @@ pub fn label_isolated(
 
 pub(super) struct Labeler<'a, C> {
     pub(super) graph: &'a TaskGraph,
-    races: Races<'a>,
+    pub(super) races: Races<'a>,
     statuses: &'a [TaskStatus],
     pub(super) inputs: &'a InputFacts,
     pub(super) provenance: C,
@@ -159,9 +163,15 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
         let is_left = |arg: &Argument<'_>, s: &ArgStatus| {
             !arg.role_known && arg.is_unchanged() && s.before == Status::Outside && !is_other(arg)
         };
-        let wrong = args.iter().find(|(arg, s)| s.after == Status::Outside && !is_left(arg, s));
+        let wrong = match &self.inputs.evidence {
+            Some(evidence) => self.wrong_argument(evidence, task, args),
+            None => {
+                let wrong = args.iter().find(|(arg, s)| s.after == Status::Outside && !is_left(arg, s));
+                wrong.map(|(arg, _)| (*arg, true))
+            }
+        };
         if let Some((wrong, _)) = wrong.filter(|_| self.isolated) {
-            return self.wrong_here(task, *wrong);
+            return self.wrong_here(task, wrong);
         }
         if let Some((arg, race)) = outside.iter().find_map(|(a, c)| match c {
             Cause::Raced(race) => Some((a, *race)),
@@ -169,7 +179,7 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
         }) {
             return Finding { race: Some(race), ..finding(Label::Raced, None, at(arg)) };
         }
-        if let Some((wrong, _)) = wrong {
+        if let Some((wrong, is_own)) = wrong {
             if let Some((arg, _)) = outside.iter().find(|(_, c)| matches!(c, Cause::Inherited)) {
                 return finding(Label::Inherited, None, at(arg));
             }
@@ -186,17 +196,26 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
                 return finding(Label::Fed, Some(format!("argument {} is {what}", arg.arg_index)), at(arg));
             }
             if self.is_host_write(node) {
-                return self.written_by_host(task, *wrong);
+                return self.written_by_host(task, wrong);
+            }
+            if !is_own {
+                let reason = "an argument is wrong, but the task did not write the wrong elements";
+                return finding(Label::Unknown, Some(reason.into()), at(&wrong));
             }
             if self.is_without_inputs(node) {
-                return self.by_edges(task, node, *wrong);
+                return self.by_edges(task, node, wrong);
             }
             if let Some(reason) = missing_input(node, args) {
-                return finding(Label::Unknown, Some(reason), at(wrong));
+                return finding(Label::Unknown, Some(reason), at(&wrong));
             }
-            return self.amplified_or_wrong_here(task, *wrong);
+            return self.amplified_or_wrong_here(task, wrong);
         }
         if let Some(found) = self.misdirected(task, args).or_else(|| self.read_by_host(task, &outside)) {
+            return found;
+        }
+        let undecided =
+            self.inputs.evidence.as_ref().and_then(|found| self.undecided_output(found, node, args));
+        if let Some(found) = undecided {
             return found;
         }
         if let Some(reason) = missing_output(node, args) {
@@ -212,6 +231,12 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
     /// another task's error within its rule, because correct kernels can amplify errors.
     fn amplified_or_wrong_here(&self, task: usize, wrong: Argument<'_>) -> Finding {
         let found = self.wrong_here(task, wrong);
+        let is_stale =
+            self.inputs.evidence.as_ref().is_some_and(|found| found.is_stale(task, wrong.arg_index));
+        let found = match (found.label, &found.reason) {
+            (Label::WrongHere, None) if is_stale => Finding { reason: Some(STALE.into()), ..found },
+            _ => found,
+        };
         match self.near_equal_error(task).filter(|_| found.label == Label::WrongHere) {
             None => found,
             Some((arg_index, from)) => {
@@ -291,6 +316,16 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
         if arg.is_scalar() {
             return Cause::Fed("a scalar that differs".into());
         }
+        if let Some(evidence) = &self.inputs.evidence {
+            return match is_value(self.graph, self.graph.task(task), arg) {
+                true if self.inputs.other_values.contains(&(task, arg.arg_index)) => {
+                    Cause::Fed("a value that differs".into())
+                }
+                // Only addresses differ.
+                true => Cause::Within,
+                false => self.cause_by_evidence(evidence, task, arg),
+            };
+        }
         if let Some(seen) = self.graph.observations() {
             return self.observed_cause(seen, task, arg);
         }
@@ -300,19 +335,13 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
                 return Cause::Raced(race);
             }
             let not_recorded = "the dump does not record where argument";
-            return match (origin.basis, arg.role) {
-                (OriginBasis::Undecided, _) => Cause::Unknown(format!(
+            return match origin.basis {
+                OriginBasis::Undecided => Cause::Unknown(format!(
                     "the task that wrote argument {} was not determined: the search takes too long",
                     arg.arg_index
                 )),
-                (OriginBasis::Nothing, _) => {
-                    Cause::Unknown(format!("{not_recorded} {} came from", arg.arg_index))
-                }
-                _ if self.has_other_wiring(task, arg) => {
-                    Cause::Fed("a different view of an external input than in the golden".into())
-                }
-                (_, Role::InOut) => Cause::Fed("an external input or uninitialized memory".into()),
-                _ => Cause::Fed("an external input".into()),
+                OriginBasis::Nothing => Cause::Unknown(format!("{not_recorded} {} came from", arg.arg_index)),
+                _ => self.external_words(task, arg),
             };
         }
         match (self.provenance)(task, arg) {
@@ -330,6 +359,17 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
                 self.of_producers(arg, self.changed_by(task, arg, *output))
             }
         }
+    }
+
+    /// The cause for an input of known role that came from no task.
+    pub(super) fn external_words(&self, task: usize, arg: Argument<'_>) -> Cause {
+        Cause::Fed(match arg.role {
+            _ if self.has_other_wiring(task, arg) => {
+                "a different view of an external input than in the golden".into()
+            }
+            Role::InOut => "an external input or uninitialized memory".into(),
+            _ => "an external input".into(),
+        })
     }
 
     pub(super) fn has_other_wiring(&self, task: usize, arg: Argument<'_>) -> bool {

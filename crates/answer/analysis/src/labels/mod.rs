@@ -12,6 +12,7 @@
 //! left it unchanged), and the task leaves it unchanged. Such scratch memory holds garbage that must not hide
 //! the culprit.
 
+mod by_evidence;
 mod labeler;
 mod observed;
 mod race;
@@ -21,6 +22,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 pub use labeler::{label_isolated, label_tasks};
 pub use race::{LikelyRace, Race, RaceKind};
 
+use crate::evidence::Evidence;
 use crate::graph::TaskGraph;
 
 /// The verdict on a task.
@@ -139,6 +141,10 @@ pub struct InputFacts {
     pub lost_order: HashMap<(usize, u16), usize>,
     /// A likely race for the argument, with its description.
     pub likely_races: HashMap<(usize, u16), (LikelyRace, String)>,
+    /// Arguments passed by value that differ in more than addresses.
+    pub other_values: HashSet<(usize, u16)>,
+    /// Where every differing element came from, if the baseline is a dump.
+    pub(crate) evidence: Option<Evidence>,
 }
 
 /// The label of a task and its evidence.

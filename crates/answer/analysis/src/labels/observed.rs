@@ -54,7 +54,12 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
     }
 
     /// The cause for an argument that no earlier task has written.
-    fn without_producer_cause(&self, seen: &Observations, task: Task<'_>, arg: Argument<'_>) -> Cause {
+    pub(super) fn without_producer_cause(
+        &self,
+        seen: &Observations,
+        task: Task<'_>,
+        arg: Argument<'_>,
+    ) -> Cause {
         let key = (task.place(), arg.arg_index);
         if !seen.unordered(task, arg).is_none() {
             return self.unordered_cause(seen, task, arg);
@@ -79,7 +84,7 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
 
     /// The cause for an argument that unordered tasks may have written: a race if the golden orders them.
     /// Otherwise the captured content is no evidence against any task.
-    fn unordered_cause(&self, seen: &Observations, task: Task<'_>, arg: Argument<'_>) -> Cause {
+    pub(super) fn unordered_cause(&self, seen: &Observations, task: Task<'_>, arg: Argument<'_>) -> Cause {
         if let Some(&other) = self.inputs.lost_order.get(&(task.place(), arg.arg_index)) {
             return Cause::Raced(Race { other, kind: RaceKind::Unordered });
         }
@@ -100,7 +105,7 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
     }
 
     /// The cause for an argument with another last writer than in the golden.
-    fn other_source_cause(&self, task: usize, arg: Argument<'_>) -> Cause {
+    pub(super) fn other_source_cause(&self, task: usize, arg: Argument<'_>) -> Cause {
         match self.inputs.other_sources.get(&(task, arg.arg_index)).cloned().flatten() {
             Some(words) => Cause::Fed(words),
             None => Cause::Inherited,
@@ -186,7 +191,7 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
     }
 
     /// Example: `a different buffer than in the golden: the one that is argument 1 there`.
-    fn other_buffer(&self, task: usize, arg: Argument<'_>) -> Option<String> {
+    pub(super) fn other_buffer(&self, task: usize, arg: Argument<'_>) -> Option<String> {
         let as_arg = self.inputs.other_buffers.get(&(task, arg.arg_index))?;
         let swapped = as_arg.map(|as_arg| format!(": the one that is argument {as_arg} there"));
         Some(format!("a different buffer than in the golden{}", swapped.unwrap_or_default()))

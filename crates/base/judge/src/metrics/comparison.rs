@@ -6,6 +6,7 @@ use tensortap_values::vector::Level;
 use super::block::BLOCK;
 use super::detail::{Detail, DetailPass};
 use super::error::{CompareError, SideName};
+use super::failing::FailingPass;
 use super::full::{Metrics, MetricsPass};
 use super::quick::{QuickPass, QuickResult};
 use super::rule::{Predicate, Rule, Test};
@@ -135,6 +136,19 @@ impl Comparison {
     /// The bytes of a side do not have the size of its shape.
     pub fn detail(&self, dump: &[u8], golden: &[u8], threads: usize) -> Result<Detail, CompareError> {
         self.run::<DetailPass>(dump, golden, threads)
+    }
+
+    /// Lists the elements outside the rule, as sorted ranges that do not touch.
+    ///
+    /// # Errors
+    /// The bytes of a side do not have the size of its shape.
+    pub fn failing(
+        &self,
+        dump: &[u8],
+        golden: &[u8],
+        threads: usize,
+    ) -> Result<Vec<std::ops::Range<u64>>, CompareError> {
+        self.run::<FailingPass>(dump, golden, threads)
     }
 
     /// Starts a pass over chunks.

@@ -1,6 +1,6 @@
 //! Compares one tensor with its golden.
 //!
-//! A [`Comparison`] is a pair of equal shape and a [`Rule`]. It runs three passes, each over bytes in memory
+//! A [`Comparison`] is a pair of equal shape and a [`Rule`]. It runs four passes, each over bytes in memory
 //! ([`Comparison::quick`], [`full`](Comparison::full), [`detail`](Comparison::detail)) or over chunks as they
 //! come ([`Comparison::stream`]):
 //!
@@ -9,6 +9,7 @@
 //! | [`QuickResult`] | elements outside the rule, greatest error | every tensor |
 //! | [`Metrics`] | every metric | tables, machines |
 //! | [`Detail`] | worst elements, histogram, distribution along each axis | tensors that fail |
+//! | ranges ([`Comparison::failing`]) | which elements are outside the rule | evidence about single elements |
 //!
 //! **Which elements count.** A pair is *measured* if both values are finite. Errors, norms and distances are
 //! computed over measured pairs. NaN and infinities are counted on each side. A position where the two sides
@@ -27,6 +28,7 @@ mod comparison;
 mod detail;
 mod distance;
 mod error;
+mod failing;
 mod full;
 mod peak;
 mod quick;
@@ -39,6 +41,7 @@ pub use block::BLOCK;
 pub use comparison::{Comparison, TensorType};
 pub use detail::{AxisProfile, Decade, Detail, DetailPass, MAX_AXIS_BINS, WORST_ELEMENTS};
 pub use error::{CompareError, SideName};
+pub use failing::FailingPass;
 pub use full::{Metrics, MetricsPass, SpecialCounts};
 pub use peak::{WorstElement, coordinate};
 pub use quick::{QuickPass, QuickResult};

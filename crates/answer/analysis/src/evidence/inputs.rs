@@ -1,0 +1,345 @@
+//! Evidence about arguments before their tasks: who left the wrong elements there?
+
+use tensortap_abi::DumpStage;
+use tensortap_format::{Argument, ArgumentSnapshot, FormatError};
+
+use super::spans::{Spans, differing};
+use super::{ArgPair, ErrorOrigin, Gatherer, InputEvidence, Mark, Marks};
+use crate::compare::{damage, unless_gone};
+use crate::graph::view::{Piece, piece_count, pieces};
+use crate::graph::{OriginBasis, OutputRef, TaskGraph, TensorView};
+use crate::provenance::{CompareUnit, SharedRange, shared_ranges};
+
+/// Limit on the number of contiguous pieces of one argument and of its holders together.
+const MAX_PIECES: usize = 1 << 22;
+
+const NOT_STORED: &str = "it is only part of what other tasks left, and not all payloads are stored; record with \
+    --dump-tensor=full";
+
+/// The argument whose origins are sought.
+struct Question<'r> {
+    pair: ArgPair<'r>,
+    pieces: Vec<Piece>,
+    /// Its captured content before the task.
+    content: Option<Vec<u8>>,
+    /// The content was not compared element by element: any part of it may differ.
+    is_coarse: bool,
+}
+
+/// The answer so far.
+#[derive(Default)]
+struct Answer {
+    marks: Vec<Mark>,
+    /// The positions without an origin.
+    left: Spans,
+    /// Whether a recorded task defined some part of the argument.
+    is_defined: bool,
+}
+
+impl Answer {
+    fn mark(&mut self, spans: &Spans, origin: ErrorOrigin) {
+        self.marks.extend(Marks::of_spans(spans, origin).0);
+    }
+}
+
+impl<'r> Gatherer<'r> {
+    /// The evidence about an argument that is outside its rule before its task.
+    pub(super) fn input_evidence(&mut self, pair: ArgPair<'r>) -> Result<InputEvidence, FormatError> {
+        let whole =
+            |origin| InputEvidence { marks: Marks::all(pair.end(), origin), ..InputEvidence::default() };
+        let graph = self.ours.graph;
+        match graph.origin(pair.arg).basis {
+            OriginBasis::Bytes => {}
+            OriginBasis::Undecided => {
+                return Ok(whole(
+                    self.evidence
+                        .unknown("the task that wrote it was not determined: the search takes too long"),
+                ));
+            }
+            OriginBasis::Nothing => {
+                return Ok(whole(self.evidence.unknown("the dump does not record where it came from")));
+            }
+            OriginBasis::Edges | OriginBasis::Content => {
+                let origin = self.origin_without_addresses(pair);
+                return Ok(whole(origin));
+            }
+        }
+        if let Some(evidence) = self.same_as_last_holder(pair) {
+            return Ok(evidence);
+        }
+        let Some(own) = TensorView::of(pair.arg).and_then(|view| pieces(&view)) else {
+            return Ok(whole(self.evidence.unknown("its view has too many pieces")));
+        };
+        let (failing, content, is_coarse) = match self.failing(pair, DumpStage::BeforeDispatch)? {
+            Some((failing, content)) => (failing, Some(content), false),
+            None => (Spans::up_to(pair.end()), None, true),
+        };
+        let mut answer = Answer { left: failing, ..Answer::default() };
+        let mut room = MAX_PIECES.saturating_sub(own.len());
+        let question = Question { pair, pieces: own, content, is_coarse };
+        for &holder in graph.last_holders(pair.arg) {
+            let Some(written) = graph.output(holder) else { continue };
+            let needed = TensorView::of(written).map_or(usize::MAX, |view| piece_count(&view));
+            let Some(rest) = room.checked_sub(needed) else {
+                return Ok(whole(
+                    self.evidence.unknown("the views of the tasks that wrote it have too many pieces"),
+                ));
+            };
+            room = rest;
+            self.ask_holder(&question, holder, &mut answer)?;
+        }
+        let unowned = self.without_holder(pair);
+        let left = std::mem::take(&mut answer.left);
+        answer.mark(&left, unowned);
+        Ok(InputEvidence {
+            marks: Marks::joined(answer.marks),
+            is_undefined: !answer.is_defined,
+            is_overwritten: false,
+        })
+    }
+
+    /// The common case: one earlier output is the whole argument on both sides, with equal content. Then the origins are
+    /// those of that output, and nothing needs to be read.
+    fn same_as_last_holder(&self, pair: ArgPair<'r>) -> Option<InputEvidence> {
+        let [holder] = self.ours.graph.last_holders(pair.arg) else { return None };
+        let written = self.ours.graph.output(*holder)?;
+        let partner = self.matching.partner[holder.task]?;
+        let golden = self.golden.graph.task(partner).argument(holder.arg_index)?;
+        let known = self.evidence.outputs.get(holder)?;
+        let is_same_view = TensorView::of(pair.arg)?.is_same_view(&TensorView::of(written)?);
+        let is_same = |one: Option<u128>, other: Option<u128>| one.is_some() && one == other;
+        let is_handed_on = is_same(pair.arg.hash_before(), written.hash_after())
+            && is_same(pair.other.hash_before(), golden.hash_after());
+        (is_same_view && is_handed_on && pair.arg.dtype == written.dtype).then(|| {
+            let is_defined = |mark: &Mark| mark.origin != ErrorOrigin::Uninitialized;
+            let covers_all = known.marks.spans() == Spans::up_to(pair.end());
+            InputEvidence {
+                marks: known.marks.clone(),
+                is_undefined: covers_all && !known.marks.0.iter().any(is_defined),
+                is_overwritten: false,
+            }
+        })
+    }
+
+    /// The origin of an argument without an address: that of an output with the same content.
+    fn origin_without_addresses(&mut self, pair: ArgPair<'r>) -> ErrorOrigin {
+        let graph = self.ours.graph;
+        let holders = graph.last_holders(pair.arg);
+        if holders.is_empty() {
+            return self.without_holder(pair);
+        }
+        let hash = pair.arg.hash_before();
+        let has_it =
+            |output: &&OutputRef| graph.output(**output).and_then(|output| output.hash_after()) == hash;
+        match holders.iter().find(has_it).filter(|_| hash.is_some()) {
+            Some(&holder) => self.left_by(holder),
+            None => self.evidence.unknown("the dump does not record which bytes came from which task"),
+        }
+    }
+
+    /// The origin of an argument that is entirely what a task left.
+    fn left_by(&mut self, holder: OutputRef) -> ErrorOrigin {
+        match self.evidence.outputs.get(&holder).and_then(|output| output.marks.0.first()) {
+            Some(mark) => mark.origin,
+            None => self.right_output(holder).unwrap_or(ErrorOrigin::External),
+        }
+    }
+
+    /// The origin of differing content that a task left where its own output is within its rule; `None` if the output
+    /// is within its rule but not equal: then the difference is that of the output.
+    fn right_output(&mut self, holder: OutputRef) -> Option<ErrorOrigin> {
+        let written = self.ours.graph.output(holder)?;
+        let partner = self.matching.partner[holder.task];
+        let golden = partner.and_then(|partner| self.golden.graph.task(partner).argument(holder.arg_index));
+        match golden.and_then(|golden| golden.hash_after()).zip(written.hash_after()) {
+            None => Some(self.evidence.unknown(format!(
+                "what task {:#x} left there was not captured in both runs",
+                self.ours.graph.task(holder.task).task_id
+            ))),
+            Some((golden, ours)) if golden == ours => Some(ErrorOrigin::Misplaced(holder)),
+            Some(_) => None,
+        }
+    }
+
+    /// Assigns the positions that a holder covers.
+    fn ask_holder(
+        &mut self,
+        question: &Question<'r>,
+        holder: OutputRef,
+        answer: &mut Answer,
+    ) -> Result<(), FormatError> {
+        let written = self.ours.graph.output(holder);
+        let theirs = written.and_then(TensorView::of).and_then(|view| pieces(&view));
+        let Some((written, theirs)) = written.zip(theirs) else { return Ok(()) };
+        let shared = shared_ranges(&question.pieces, &theirs, CompareUnit::HalfByte);
+        let here = |range: &SharedRange| range.here as u64..(range.here + range.len) as u64;
+        let covered = Spans::of_unsorted(shared.iter().map(here).collect()).and(&answer.left);
+        if covered.is_empty() {
+            answer.is_defined |= !shared.is_empty() && self.defines(holder);
+            return Ok(());
+        }
+        answer.left = answer.left.without(&covered);
+        let kept = match self.kept_since(question, (holder, written), &shared, &covered)? {
+            Ok(kept) => kept,
+            Err(reason) => {
+                answer.is_defined = true;
+                let origin = self.evidence.unknown(reason);
+                answer.mark(&covered, origin);
+                return Ok(());
+            }
+        };
+        answer.mark(&covered.without(&kept), ErrorOrigin::Changed(holder));
+        for range in &shared {
+            let here = here(range);
+            for span in kept.within(here.clone()) {
+                let (offset, len) = (range.there as u64 + (span.start - here.start), span.end - span.start);
+                self.look_up(holder, (span.start, offset, len), question.is_coarse, answer);
+            }
+        }
+        answer.is_defined |= self.defines(holder);
+        Ok(())
+    }
+
+    /// Copies the origins of part of an output: `len` positions from `there` on, which are at `here` in the argument.
+    fn look_up(
+        &mut self,
+        holder: OutputRef,
+        (here, there, len): (u64, u64, u64),
+        is_coarse: bool,
+        answer: &mut Answer,
+    ) {
+        let range = there..there + len;
+        let (found, bare) = match self.evidence.outputs.get(&holder) {
+            Some(output) => output.marks.within(range),
+            None => (Vec::new(), vec![range]),
+        };
+        let moved = |span: std::ops::Range<u64>| span.start - there + here..span.end - there + here;
+        let is_all_right = found.is_empty();
+        answer.marks.extend(found.into_iter().map(|mark| Mark { span: moved(mark.span), ..mark }));
+        // Without contents it is not known that these parts differ at all.
+        if is_coarse && !is_all_right {
+            return;
+        }
+        if let Some(origin) = self.right_output(holder) {
+            answer.marks.extend(bare.into_iter().map(|span| Mark { span: moved(span), origin }));
+        }
+    }
+
+    /// Whether an output holds anything but uninitialized memory.
+    fn defines(&self, holder: OutputRef) -> bool {
+        self.evidence.outputs.get(&holder).is_none_or(|output| {
+            let end = output.marks.0.last().map_or(0, |mark| mark.span.end);
+            let is_undefined = |mark: &Mark| mark.origin == ErrorOrigin::Uninitialized;
+            !output.marks.0.iter().all(is_undefined) || output.marks.spans() != Spans::up_to(end)
+        })
+    }
+
+    /// The covered positions that still hold what a holder left. The inner error is why that is not known.
+    fn kept_since(
+        &self,
+        question: &Question<'r>,
+        (holder, written): (OutputRef, Argument<'r>),
+        shared: &[SharedRange],
+        covered: &Spans,
+    ) -> Result<Result<Spans, String>, FormatError> {
+        let ArgPair { task, arg, .. } = question.pair;
+        let views = TensorView::of(arg).zip(TensorView::of(written));
+        if views.is_some_and(|(own, theirs)| own.is_same_view(&theirs))
+            && let Some((before, after)) = arg.hash_before().zip(written.hash_after())
+        {
+            if before == after {
+                return Ok(Ok(covered.clone()));
+            }
+            if question.is_coarse || !written.after.as_ref().is_some_and(ArgumentSnapshot::is_stored) {
+                return Ok(Ok(Spans::default()));
+            }
+        }
+        let snapshot = written.after.filter(ArgumentSnapshot::is_stored);
+        let (Some(own), Some(snapshot)) = (&question.content, snapshot) else {
+            return Ok(Err(NOT_STORED.into()));
+        };
+        let record = self.ours.dump.record(snapshot.record)?;
+        let Some(theirs) = unless_gone(self.ours.dump.payload(&record))? else {
+            return Ok(Err(NOT_STORED.into()));
+        };
+        let halves = arg.dtype.bits() < 8 || written.dtype.bits() < 8;
+        let equal = shared.iter().flat_map(|range| equal_part(own, &theirs, range, halves).into_ranges());
+        let kept = covered.and(&Spans::of_unsorted(equal.collect()));
+        if kept != *covered
+            && let Some(reason) = self.damage_of(task.place(), arg, holder)?
+        {
+            return Ok(Err(reason));
+        }
+        Ok(Ok(kept))
+    }
+
+    /// The damage of one of two payloads that differ, if any.
+    fn damage_of(
+        &self,
+        task: usize,
+        arg: Argument<'_>,
+        holder: OutputRef,
+    ) -> Result<Option<String>, FormatError> {
+        let before = self.ours.graph.task(task).argument(arg.arg_index).and_then(|arg| arg.before);
+        let after = self.ours.graph.output(holder).and_then(|output| output.after);
+        for snapshot in [before, after].into_iter().flatten() {
+            if let Some(reason) = damage(self.ours.dump, &self.ours.dump.record(snapshot.record)?)? {
+                return Ok(Some(reason));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The origin of positions that no recorded task held.
+    fn without_holder(&mut self, pair: ArgPair<'r>) -> ErrorOrigin {
+        let graph = self.ours.graph;
+        if let Some(gap) = graph.gap.as_ref().or(self.golden.graph.gap.as_ref()) {
+            let reason = format!(
+                "no captured task wrote it; {gap}, so a task that was not captured may have written it"
+            );
+            return self.evidence.unknown(reason);
+        }
+        match is_fresh(graph, pair) && is_fresh_in_golden(self.golden.graph, pair) {
+            true => ErrorOrigin::Uninitialized,
+            false => ErrorOrigin::External,
+        }
+    }
+}
+
+/// Whether the memory of an argument was allocated during the recording and the host cannot write it unseen.
+fn is_fresh(graph: &TaskGraph, pair: ArgPair<'_>) -> bool {
+    let Some(seen) = graph.observations() else { return false };
+    seen.allocation(pair.task, pair.arg).is_some() && !seen.is_host_writable(pair.task, pair.arg)
+}
+
+fn is_fresh_in_golden(graph: &TaskGraph, pair: ArgPair<'_>) -> bool {
+    let Some(seen) = graph.observations() else { return false };
+    seen.allocation(pair.partner, pair.other).is_some() && !seen.is_host_writable(pair.partner, pair.other)
+}
+
+/// The positions of a shared range at which two contents are equal.
+fn equal_part(own: &[u8], theirs: &[u8], range: &SharedRange, halves: bool) -> Spans {
+    let (here, len) = (range.here as u64, range.len as u64);
+    let all = Spans::of_unsorted(vec![here..here + len]);
+    let is_byte_aligned = range.here % 2 == 0 && range.there % 2 == 0 && range.len % 2 == 0;
+    if is_byte_aligned {
+        let bytes = |content: &[u8], at: usize| content.get(at / 2..(at + range.len) / 2).map(<[u8]>::to_vec);
+        let Some((own, theirs)) = bytes(own, range.here).zip(bytes(theirs, range.there)) else {
+            return Spans::default();
+        };
+        let differs = differing(&own, &theirs, halves);
+        let moved = differs.iter().map(|span| span.start + here..span.end + here).collect();
+        return all.without(&Spans::of_unsorted(moved));
+    }
+    let half = |content: &[u8], at: usize| {
+        content.get(at / 2).map(|byte| if at % 2 == 0 { byte & 0xf } else { byte >> 4 })
+    };
+    let mut same = Spans::default();
+    for n in 0..range.len {
+        let (one, other) = (half(own, range.here + n), half(theirs, range.there + n));
+        if one.is_some() && one == other {
+            same.push(here + n as u64..here + n as u64 + 1);
+        }
+    }
+    same
+}

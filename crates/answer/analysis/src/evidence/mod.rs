@@ -1,0 +1,330 @@
+//! The evidence model: for every byte that differs from the golden outside its rule, where the difference came from.
+//!
+//! Tasks are visited in dependency order. For each argument outside its rule, every differing position gets an
+//! [`ErrorOrigin`]. Positions that are within their rule get none. What a task wrote is decided per element:
+//!
+//! - An element counts as written if the role is a known output, or if its bytes changed over the task in the dump or
+//!   in the golden. A known in-out argument whose content before the task was not captured counts as written.
+//! - A differing element that the task wrote has the origin [`Written`](ErrorOrigin::Written): it is evidence against
+//!   the task. If the golden's task changed it and this one did not, the output is *stale*.
+//! - A differing element that neither run wrote keeps the origin it had before the task. So uninitialized bytes next to
+//!   defined ones, and errors of earlier tasks, are never evidence against a task that did not touch them.
+//!
+//! The origin of a differing element *before* a task follows from the last tasks that held its memory, the newest first:
+//!
+//! | the last holder | origin |
+//! | --- | --- |
+//! | left the same bytes, and they were wrong there | the origin that they had there |
+//! | left the same bytes, and they were right there | [`Misplaced`](ErrorOrigin::Misplaced): the golden took its content from elsewhere |
+//! | left other bytes | [`Changed`](ErrorOrigin::Changed) in between |
+//! | does not exist, and the allocation is known | [`Uninitialized`](ErrorOrigin::Uninitialized) |
+//! | does not exist | [`External`](ErrorOrigin::External): the memory had this content before recording, or an unrecorded writer left it |
+//! | was not captured, or is not certain | [`Unknown`](ErrorOrigin::Unknown), with the reason |
+//!
+//! At level `hash`, an argument is one position: equal hashes prove that all of it is right, and different hashes
+//! accuse a task only if the argument is a known output or was equal before the task.
+//!
+//! [`crate::labels`] turns origins into labels. A run that equals its golden reads no payload.
+
+mod content;
+mod inputs;
+mod outputs;
+mod spans;
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use tensortap_format::{Argument, Dump, FormatError, Task};
+
+use crate::blame::RuleTable;
+use crate::graph::{OutputRef, TaskGraph};
+use crate::labels::{Status, TaskStatus};
+use crate::matching::Matching;
+use spans::Spans;
+
+/// Where a differing element came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum ErrorOrigin {
+    /// A task wrote it.
+    Written(OutputRef),
+    /// It is not what this output, the last to hold its memory, left there.
+    Changed(OutputRef),
+    /// It is what this output left there, where it was right: the golden's content came from another task.
+    Misplaced(OutputRef),
+    /// The task of this output received it wrong, for another reason than a wrong output, and did not change it.
+    Passed(OutputRef),
+    /// It was there before recording began, or an unrecorded writer left it.
+    External,
+    /// Nothing wrote it since its allocation, in either run.
+    Uninitialized,
+    /// Not known; the number of the reason.
+    Unknown(u32),
+}
+
+/// A range of positions with one origin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Mark {
+    span: Range<u64>,
+    origin: ErrorOrigin,
+}
+
+/// The differing positions of one argument at one stage, sorted, with their origins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Marks(Vec<Mark>);
+
+impl Marks {
+    fn all(end: u64, origin: ErrorOrigin) -> Marks {
+        Marks(vec![Mark { span: 0..end, origin }])
+    }
+
+    fn of_spans(spans: &Spans, origin: ErrorOrigin) -> Marks {
+        Marks(spans.iter().map(|span| Mark { span, origin }).collect())
+    }
+
+    /// Marks from parts in any order that share no position.
+    fn joined(mut marks: Vec<Mark>) -> Marks {
+        marks.sort_unstable_by_key(|mark| mark.span.start);
+        let mut joined: Vec<Mark> = Vec::with_capacity(marks.len());
+        for mark in marks {
+            match joined.last_mut() {
+                Some(last) if last.origin == mark.origin && last.span.end == mark.span.start => {
+                    last.span.end = mark.span.end;
+                }
+                _ => joined.push(mark),
+            }
+        }
+        Marks(joined)
+    }
+
+    /// The marks within a range, and the parts of the range without a mark.
+    fn within(&self, range: Range<u64>) -> (Vec<Mark>, Vec<Range<u64>>) {
+        let (mut found, mut bare, mut at) = (Vec::new(), Vec::new(), range.start);
+        let first = self.0.partition_point(|mark| mark.span.end <= range.start);
+        for mark in self.0[first..].iter().take_while(|mark| mark.span.start < range.end) {
+            let span = mark.span.start.max(range.start)..mark.span.end.min(range.end);
+            if span.start > at {
+                bare.push(at..span.start);
+            }
+            at = span.end;
+            found.push(Mark { span, origin: mark.origin });
+        }
+        if at < range.end {
+            bare.push(at..range.end);
+        }
+        (found, bare)
+    }
+
+    fn spans(&self) -> Spans {
+        Spans::of_unsorted(self.0.iter().map(|mark| mark.span.clone()).collect())
+    }
+}
+
+/// What is known about an argument outside its rule before its task.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct InputEvidence {
+    marks: Marks,
+    /// Every part of the argument is uninitialized or external: no recorded task defined any of it.
+    pub is_undefined: bool,
+    /// Both runs overwrote all of its differing elements, so the task cannot have used them as they were.
+    pub is_overwritten: bool,
+}
+
+impl InputEvidence {
+    /// The distinct origins of its differing elements, with the first range of each in bytes.
+    pub fn origins(&self) -> Vec<(ErrorOrigin, Range<u64>)> {
+        let mut found: Vec<(ErrorOrigin, Range<u64>)> = Vec::new();
+        for mark in &self.marks.0 {
+            if !found.iter().any(|(origin, _)| *origin == mark.origin) {
+                found.push((mark.origin, mark.span.start / 2..mark.span.end.div_ceil(2)));
+            }
+        }
+        found
+    }
+}
+
+/// What is known about an argument outside its rule after its task.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OutputEvidence {
+    marks: Marks,
+    /// The task did not change elements that the golden's task changed, and these are wrong.
+    pub is_stale: bool,
+}
+
+/// The evidence about every argument that is outside its rule. See the [module](self).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Evidence {
+    inputs: HashMap<(usize, u16), InputEvidence>,
+    outputs: HashMap<OutputRef, OutputEvidence>,
+    reasons: Vec<String>,
+}
+
+impl Evidence {
+    /// The evidence about an argument before its task; `None` if nothing differs there.
+    pub fn input(&self, task: usize, arg_index: u16) -> Option<&InputEvidence> {
+        self.inputs.get(&(task, arg_index))
+    }
+
+    /// Whether a task wrote wrong elements into an argument.
+    pub fn wrote_wrong(&self, task: usize, arg_index: u16) -> bool {
+        let output = OutputRef { task, arg_index };
+        self.has_origin(output, |origin| origin == ErrorOrigin::Written(output))
+    }
+
+    /// Whether a task did not write elements that it should have written.
+    pub fn is_stale(&self, task: usize, arg_index: u16) -> bool {
+        self.outputs.get(&OutputRef { task, arg_index }).is_some_and(|output| output.is_stale)
+    }
+
+    /// Whether an argument left its task with wrong elements that count: not only uninitialized ones.
+    pub fn is_left_wrong(&self, task: usize, arg_index: u16) -> bool {
+        let counts = |origin| !matches!(origin, ErrorOrigin::Uninitialized | ErrorOrigin::Unknown(_));
+        self.has_origin(OutputRef { task, arg_index }, counts)
+    }
+
+    /// Why it is not known whether an argument left its task wrong, if that is not known.
+    pub fn unknown_output(&self, task: usize, arg_index: u16) -> Option<&str> {
+        let output = self.outputs.get(&OutputRef { task, arg_index })?;
+        output.marks.0.iter().find_map(|mark| match mark.origin {
+            ErrorOrigin::Unknown(reason) => Some(self.reason(reason)),
+            _ => None,
+        })
+    }
+
+    /// The text of a reason.
+    pub fn reason(&self, number: u32) -> &str {
+        self.reasons.get(number as usize).map_or("it is not known", String::as_str)
+    }
+
+    fn has_origin(&self, output: OutputRef, is: impl Fn(ErrorOrigin) -> bool) -> bool {
+        self.outputs.get(&output).is_some_and(|found| found.marks.0.iter().any(|mark| is(mark.origin)))
+    }
+
+    fn unknown(&mut self, reason: impl Into<String>) -> ErrorOrigin {
+        let reason = reason.into();
+        // Neighboring arguments often have the same reason.
+        let known = self.reasons.iter().rev().take(8).position(|known| *known == reason);
+        let number = known.map_or(self.reasons.len(), |back| self.reasons.len() - 1 - back);
+        if known.is_none() {
+            self.reasons.push(reason);
+        }
+        ErrorOrigin::Unknown(u32::try_from(number).unwrap_or(u32::MAX))
+    }
+}
+
+/// A dump with its task graph.
+#[derive(Clone, Copy)]
+pub(crate) struct Recording<'r> {
+    pub dump: &'r Dump,
+    pub graph: &'r TaskGraph,
+}
+
+/// A task argument and the same argument of the golden's task.
+#[derive(Clone, Copy)]
+struct ArgPair<'r> {
+    task: Task<'r>,
+    arg: Argument<'r>,
+    partner: Task<'r>,
+    other: Argument<'r>,
+}
+
+impl ArgPair<'_> {
+    fn output(&self) -> OutputRef {
+        OutputRef { task: self.task.place(), arg_index: self.arg.arg_index }
+    }
+
+    /// Size of the packed content in half-bytes.
+    fn end(&self) -> u64 {
+        self.arg.content_bytes().unwrap_or(0).saturating_mul(2).max(1)
+    }
+}
+
+/// Gathers the evidence of a dump.
+pub(crate) struct Gatherer<'r> {
+    ours: Recording<'r>,
+    golden: Recording<'r>,
+    matching: &'r Matching,
+    rules: &'r RuleTable<'r>,
+    /// The golden may have other float dtypes.
+    across: bool,
+    evidence: Evidence,
+}
+
+impl<'r> Gatherer<'r> {
+    pub fn new(
+        (ours, golden): (Recording<'r>, Recording<'r>),
+        matching: &'r Matching,
+        rules: &'r RuleTable<'r>,
+        across: bool,
+    ) -> Gatherer<'r> {
+        Gatherer { ours, golden, matching, rules, across, evidence: Evidence::default() }
+    }
+
+    /// Visits every task in dependency order. `check_canceled` may unwind.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn gather(
+        mut self,
+        statuses: &[TaskStatus],
+        check_canceled: &dyn Fn(),
+    ) -> Result<Evidence, FormatError> {
+        for task in self.ours.graph.tasks().iter() {
+            let place = task.place();
+            match (&statuses[place], self.matching.partner[place]) {
+                (TaskStatus::Compared(args), Some(partner)) => {
+                    let partner = self.golden.graph.task(partner);
+                    for (arg, status) in task.arguments().zip(args).filter(|(arg, _)| !arg.is_scalar()) {
+                        match partner.argument(arg.arg_index) {
+                            Some(other) => {
+                                let pair = ArgPair { task, arg, partner, other };
+                                self.visit(pair, (&status.before, &status.after))?;
+                            }
+                            None => self.not_compared(task, arg, "the golden did not capture this argument"),
+                        }
+                    }
+                    check_canceled();
+                }
+                (TaskStatus::Unmatched(reason), _) => {
+                    let reason = format!("task {:#x} has no certain partner: {reason}", task.task_id);
+                    task.arguments().for_each(|arg| self.not_compared(task, arg, &reason));
+                }
+                (TaskStatus::Compared(_), None) => {}
+            }
+        }
+        Ok(self.evidence)
+    }
+
+    fn visit(&mut self, pair: ArgPair<'r>, (before, after): (&Status, &Status)) -> Result<(), FormatError> {
+        let key = (pair.task.place(), pair.arg.arg_index);
+        let input = match before {
+            Status::Outside => Some(self.input_evidence(pair)?),
+            Status::Within | Status::Unknown(_) | Status::NotApplicable => None,
+        };
+        let output = match after {
+            Status::Outside => Some(self.output_evidence(pair, (before, input.as_ref()))?),
+            Status::Unknown(reason) => {
+                let origin = self.evidence.unknown(reason.clone());
+                Some(OutputEvidence { marks: Marks::all(pair.end(), origin), is_stale: false })
+            }
+            Status::Within | Status::NotApplicable => None,
+        };
+        if let Some(output) = output {
+            self.evidence.outputs.insert(pair.output(), output);
+        }
+        if let Some(input) = input {
+            let is_overwritten = self.is_overwritten(pair, &input)?;
+            self.evidence.inputs.insert(key, InputEvidence { is_overwritten, ..input });
+        }
+        Ok(())
+    }
+
+    /// Notes that the content which a task left in an argument was not compared.
+    fn not_compared(&mut self, task: Task<'_>, arg: Argument<'_>, reason: &str) {
+        if arg.role.writes() && !arg.is_scalar() {
+            let origin = self.evidence.unknown(reason);
+            let end = arg.content_bytes().unwrap_or(0).saturating_mul(2).max(1);
+            let output = OutputEvidence { marks: Marks::all(end, origin), is_stale: false };
+            self.evidence.outputs.insert(OutputRef { task: task.place(), arg_index: arg.arg_index }, output);
+        }
+    }
+}

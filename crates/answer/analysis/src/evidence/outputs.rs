@@ -1,0 +1,112 @@
+//! Evidence about arguments after their tasks: which wrong elements did the task write?
+
+use tensortap_abi::{DumpStage, Role};
+use tensortap_format::FormatError;
+
+use super::content::{ChangedElements, changed, width};
+use super::spans::Spans;
+use super::{ArgPair, ErrorOrigin, Gatherer, InputEvidence, Mark, Marks, OutputEvidence};
+use crate::labels::Status;
+
+/// Why bytes that a task may or may not have written are no evidence.
+const NEEDS_CONTENT: &str = "the content before the task was not captured in both runs, so it is not known which bytes \
+    the task wrote; record both runs with --dump-tensor=full";
+const BY_CONTENT: &str =
+    "hashes do not show which bytes differ; record both runs with --dump-tensor=full to compare contents";
+
+impl<'r> Gatherer<'r> {
+    /// The evidence about an argument that is outside its rule after its task.
+    pub(super) fn output_evidence(
+        &mut self,
+        pair: ArgPair<'r>,
+        (before, input): (&Status, Option<&InputEvidence>),
+    ) -> Result<OutputEvidence, FormatError> {
+        let ArgPair { arg, other, .. } = pair;
+        let own = ErrorOrigin::Written(pair.output());
+        let failing = self.failing(pair, DumpStage::AfterCompletion)?.map(|(failing, _)| failing);
+        let all = || Spans::up_to(pair.end());
+        let of = |marks| OutputEvidence { marks, is_stale: false };
+        let has_before = arg.before.is_some() && other.before.is_some();
+        let is_written = arg.role_known && (arg.role == Role::Output || !has_before);
+        if is_written {
+            return Ok(of(Marks::of_spans(&failing.unwrap_or_else(all), own)));
+        }
+        if !has_before {
+            return Ok(of(Marks::all(pair.end(), self.evidence.unknown(NEEDS_CONTENT))));
+        }
+        let is_left_alone = arg.is_unchanged() && other.is_unchanged();
+        let Some(failing) = failing else {
+            let was_equal = *before == Status::Within && arg.hash_before() == other.hash_before();
+            return Ok(of(match is_left_alone {
+                true => self.kept(pair, &all(), input),
+                false if was_equal => Marks::all(pair.end(), own),
+                false => Marks::all(pair.end(), self.evidence.unknown(BY_CONTENT)),
+            }));
+        };
+        if is_left_alone {
+            return Ok(of(self.kept(pair, &failing, input)));
+        }
+        let (ours, theirs) = (changed(self.ours, arg)?, changed(self.golden, other)?);
+        let (ChangedElements::Some(ours), ChangedElements::Some(theirs)) = (ours, theirs) else {
+            return Ok(of(Marks::all(pair.end(), self.evidence.unknown(NEEDS_CONTENT))));
+        };
+        let written = failing.and(&ours.or(&theirs));
+        let is_stale = !written.is_empty() && written.and(&ours).is_empty();
+        let mut marks = Marks::of_spans(&written, own).0;
+        marks.extend(self.kept(pair, &failing.without(&written), input).0);
+        Ok(OutputEvidence { marks: Marks::joined(marks), is_stale })
+    }
+
+    /// The origins that positions had before the task, which did not write them. What this task was the first to
+    /// receive wrong, later readers inherit from it.
+    fn kept(&mut self, pair: ArgPair<'r>, spans: &Spans, input: Option<&InputEvidence>) -> Marks {
+        let passed = ErrorOrigin::Passed(pair.output());
+        let mut marks = Vec::new();
+        for span in spans.iter() {
+            let (found, bare) = match input {
+                Some(input) => input.marks.within(span),
+                None => (Vec::new(), vec![span]),
+            };
+            for mark in found {
+                let origin = match mark.origin {
+                    ErrorOrigin::Changed(_) | ErrorOrigin::Misplaced(_) => passed,
+                    kept => kept,
+                };
+                marks.push(Mark { origin, ..mark });
+            }
+            // These were within their rule before, and have the same bytes in both runs' captures: the rule is stricter
+            // now. The task did not write them.
+            for span in bare {
+                let origin = self
+                    .evidence
+                    .unknown("the element was within its rule before the task, which did not write it");
+                marks.push(Mark { span, origin });
+            }
+        }
+        Marks::joined(marks)
+    }
+
+    /// Whether both runs overwrote everything that differed before: then it cannot be a cause.
+    pub(super) fn is_overwritten(
+        &self,
+        pair: ArgPair<'r>,
+        input: &InputEvidence,
+    ) -> Result<bool, FormatError> {
+        let ArgPair { arg, other, .. } = pair;
+        if arg.role_known || !input.is_undefined || arg.is_unchanged() || other.is_unchanged() {
+            return Ok(false);
+        }
+        let (ChangedElements::Some(ours), ChangedElements::Some(theirs)) =
+            (changed(self.ours, arg)?, changed(self.golden, other)?)
+        else {
+            return Ok(false);
+        };
+        let failing = input.marks.spans().whole_elements(width(arg));
+        if !failing.without(&ours.or(&theirs)).is_empty() {
+            return Ok(false);
+        }
+        // If the content were an addend, every element would still differ.
+        let after = self.failing(pair, DumpStage::AfterCompletion)?.map(|(failing, _)| failing);
+        Ok(after.is_some_and(|after| !failing.without(&after.whole_elements(width(arg))).is_empty()))
+    }
+}

@@ -1,0 +1,211 @@
+//! Labels for a dump that was compared with a golden dump: causes follow from the origin of every differing element.
+
+use std::ops::Range;
+
+use tensortap_format::{Argument, Task};
+
+use super::labeler::{Cause, Labeler, finding};
+use super::{ArgStatus, Finding, Label, Race, RaceKind, Status};
+use crate::evidence::{ErrorOrigin, Evidence};
+use crate::graph::OutputRef;
+use crate::provenance::InputProvenance;
+
+const UNINITIALIZED: &str = "uninitialized memory: no task of either run wrote it since its allocation";
+
+impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
+    /// Why an argument is outside its rule before its task: the strongest of the causes of its elements.
+    pub(super) fn cause_by_evidence(&self, evidence: &Evidence, task: usize, arg: Argument<'_>) -> Cause {
+        let Some(input) = evidence.input(task, arg.arg_index) else { return Cause::Within };
+        let is_cause = input.is_undefined && !input.is_overwritten;
+        let cause = |(origin, bytes): (ErrorOrigin, Range<u64>)| match origin {
+            ErrorOrigin::Written(_) | ErrorOrigin::Passed(_) => Cause::Inherited,
+            ErrorOrigin::Changed(output) => self.changed_cause(task, arg, (output, &bytes)),
+            ErrorOrigin::Misplaced(output) => self.misplaced_cause(task, arg, output),
+            ErrorOrigin::External => self.external_cause(task, arg),
+            ErrorOrigin::Uninitialized if is_cause => self.uninitialized_cause(task, arg),
+            ErrorOrigin::Uninitialized => Cause::Within,
+            ErrorOrigin::Unknown(reason) => Cause::Unknown(format!(
+                "argument {} before the task: {}",
+                arg.arg_index,
+                evidence.reason(reason)
+            )),
+        };
+        input.origins().into_iter().map(cause).min_by_key(strength).unwrap_or(Cause::Within)
+    }
+
+    /// Content that is not what the last task left there.
+    fn changed_cause(
+        &self,
+        task: usize,
+        arg: Argument<'_>,
+        (output, bytes): (OutputRef, &Range<u64>),
+    ) -> Cause {
+        let node = self.graph.task(task);
+        if let Some(seen) = self.graph.observations() {
+            if seen.unattributed(self.graph, task, arg, output).is_none() {
+                return self.unordered_cause(seen, node, arg);
+            }
+        } else {
+            let race = self.races.race_for(task, arg, output);
+            if race.kind == RaceKind::ReadTooEarly
+                || race.kind == RaceKind::Overwritten && self.graph.gap.is_none()
+            {
+                return Cause::Raced(race);
+            }
+            if let Some(race) = self.lost_order(task, arg) {
+                return Cause::Raced(race);
+            }
+        }
+        let left = self.graph.task(output.task).task_id;
+        match &self.graph.gap {
+            Some(gap) => Cause::Unknown(format!(
+                "argument {} is not what task {left:#x} left; {gap}, so a task that was not captured may have written it",
+                arg.arg_index
+            )),
+            None => Cause::Fed(self.unattributed_words(task, arg, (output, bytes))),
+        }
+    }
+
+    /// Example: `not what task 0x1 left there: bytes 0 to 15 changed afterwards, and no recorded task wrote them. Task
+    /// 0x2, which ran in between, used the memory right next to them`.
+    fn unattributed_words(
+        &self,
+        task: usize,
+        arg: Argument<'_>,
+        (output, bytes): (OutputRef, &Range<u64>),
+    ) -> String {
+        let left = self.graph.task(output.task).task_id;
+        let last = bytes.end.saturating_sub(1).max(bytes.start);
+        let neighbor = self.neighbor_between((output.task, task), arg);
+        let neighbor = neighbor.map_or_else(String::new, |neighbor| {
+            let id = self.graph.task(neighbor).task_id;
+            format!(". Task {id:#x}, which ran in between, used the memory right next to it")
+        });
+        format!(
+            "not what task {left:#x} left there: bytes {} to {last} changed afterwards, and no recorded task wrote \
+             them{neighbor}",
+            bytes.start
+        )
+    }
+
+    /// A task between two others that used memory next to an argument and may have written past its end.
+    fn neighbor_between(&self, (from, to): (usize, usize), arg: Argument<'_>) -> Option<usize> {
+        /// Larger gaps are rarely crossed by an index that is off by a little.
+        const NEAR: u64 = 4096;
+        /// Limit on the number of tasks looked at.
+        const MOST: usize = 10_000;
+        let (start, end) = span(arg)?;
+        let is_next = |other: Argument<'_>| {
+            let writes = !other.role_known || other.role.writes();
+            span(other).is_some_and(|(first, past)| {
+                writes && (past <= start && start - past < NEAR || end <= first && first - end < NEAR)
+            })
+        };
+        (from + 1..to).take(MOST).find(|&place| self.graph.task(place).arguments().any(is_next))
+    }
+
+    /// Content that is right where the last task left it: the golden's content came from another task.
+    fn misplaced_cause(&self, task: usize, arg: Argument<'_>, output: OutputRef) -> Cause {
+        if let Some(race) = self.lost_order(task, arg) {
+            return Cause::Raced(race);
+        }
+        let node = self.graph.task(task);
+        let left = self.graph.task(output.task).task_id;
+        if let Some(seen) = self.graph.observations() {
+            if !seen.unordered(node, arg).is_none() {
+                return self.unordered_cause(seen, node, arg);
+            }
+            if self.inputs.other_sources.contains_key(&(task, arg.arg_index)) {
+                return self.other_source_cause(task, arg);
+            }
+        }
+        if self.has_other_wiring(task, arg) {
+            let words = self.other_buffer(task, arg);
+            return Cause::Fed(
+                words.unwrap_or_else(|| format!("taken differently than in the golden, from task {left:#x}")),
+            );
+        }
+        Cause::Unknown(format!(
+            "argument {} is what task {left:#x} left there, where it is right; the golden's task received other content",
+            arg.arg_index
+        ))
+    }
+
+    /// Content that no recorded task left there.
+    fn external_cause(&self, task: usize, arg: Argument<'_>) -> Cause {
+        let node = self.graph.task(task);
+        if let Some(race) = self.lost_order(task, arg) {
+            return Cause::Raced(race);
+        }
+        if let Some(seen) = self.graph.observations() {
+            return self.without_producer_cause(seen, node, arg);
+        }
+        if let Some(race) = self.races.overwriter(task, arg).filter(|_| self.graph.gap.is_none()) {
+            return Cause::Raced(race);
+        }
+        self.external_words(task, arg)
+    }
+
+    fn uninitialized_cause(&self, task: usize, arg: Argument<'_>) -> Cause {
+        let node = self.graph.task(task);
+        match self.graph.observations() {
+            Some(seen) => self.without_producer_cause(seen, node, arg),
+            None => Cause::Fed(UNINITIALIZED.into()),
+        }
+    }
+
+    /// The task that should have written an argument before, as in the golden, but that nothing orders with this one.
+    fn lost_order(&self, task: usize, arg: Argument<'_>) -> Option<Race> {
+        let &other = self.inputs.lost_order.get(&(task, arg.arg_index))?;
+        Some(Race { other, kind: RaceKind::Unordered })
+    }
+
+    /// The argument that shows that a task is wrong, and whether the task itself wrote the wrong elements.
+    pub(super) fn wrong_argument<'a>(
+        &self,
+        evidence: &Evidence,
+        task: usize,
+        args: &[(Argument<'a>, &ArgStatus)],
+    ) -> Option<(Argument<'a>, bool)> {
+        let wrote = args.iter().find(|(arg, _)| evidence.wrote_wrong(task, arg.arg_index));
+        let passed = || {
+            args.iter().find(|(arg, status)| {
+                arg.role_known
+                    && status.after == Status::Outside
+                    && evidence.is_left_wrong(task, arg.arg_index)
+            })
+        };
+        wrote.map(|(arg, _)| (*arg, true)).or_else(|| passed().map(|(arg, _)| (*arg, false)))
+    }
+
+    /// The label of a task with an argument for which it is not known whether the task wrote it wrong.
+    pub(super) fn undecided_output(
+        &self,
+        evidence: &Evidence,
+        task: Task<'_>,
+        args: &[(Argument<'_>, &ArgStatus)],
+    ) -> Option<Finding> {
+        args.iter().filter(|(_, status)| status.after == Status::Outside).find_map(|(arg, _)| {
+            let reason = evidence.unknown_output(task.place(), arg.arg_index)?;
+            let reason = format!("argument {} after the task: {reason}", arg.arg_index);
+            Some(finding(Label::Unknown, Some(reason), Some(arg.arg_index)))
+        })
+    }
+}
+
+/// The order of causes: the smallest decides.
+fn strength(cause: &Cause) -> u8 {
+    match cause {
+        Cause::Raced(_) => 0,
+        Cause::Inherited => 1,
+        Cause::Unknown(_) => 2,
+        Cause::Fed(_) => 3,
+        Cause::Within => 4,
+    }
+}
+
+/// First address and end of the memory of an argument.
+fn span(arg: Argument<'_>) -> Option<(u64, u64)> {
+    let footprint = crate::graph::TensorView::of(arg)?.footprint;
+    Some((footprint.start(), footprint.start().checked_add(footprint.span_bytes())?))
+}
