@@ -211,8 +211,8 @@ impl Blame {
                 compared.iter().filter(move |c| c.stage == stage && c.outcome.verdict == Verdict::Outside)
             };
             let came_wrong = |c: &ComparedArg| {
-                let arg = task.argument(c.arg_index);
-                arg.is_none_or(|arg| !self.graph.origin(arg).is_external())
+                let is_unused = self.findings[*place].set_aside.contains(&c.arg_index);
+                !is_unused && !self.never_written.contains(&(*place, c.arg_index))
             };
             let left_wrong =
                 |c: &ComparedArg| task.argument(c.arg_index).is_some_and(|arg| !arg.is_unchanged());

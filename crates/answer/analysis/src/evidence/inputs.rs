@@ -1,8 +1,9 @@
 //! Evidence about arguments before their tasks: who left the wrong elements there?
 
 use tensortap_abi::DumpStage;
-use tensortap_format::{Argument, ArgumentSnapshot, FormatError};
+use tensortap_format::{Argument, ArgumentSnapshot, FormatError, Task};
 
+use super::content::content;
 use super::spans::{Spans, differing};
 use super::{ArgPair, ErrorOrigin, Gatherer, InputEvidence, Mark, Marks};
 use crate::compare::{damage, unless_gone};
@@ -18,7 +19,8 @@ const NOT_STORED: &str = "it is only part of what other tasks left, and not all 
 
 /// The argument whose origins are sought.
 struct Question<'r> {
-    pair: ArgPair<'r>,
+    task: Task<'r>,
+    arg: Argument<'r>,
     pieces: Vec<Piece>,
     /// Its captured content before the task.
     content: Option<Vec<u8>>,
@@ -76,7 +78,7 @@ impl<'r> Gatherer<'r> {
         };
         let mut answer = Answer { left: failing, ..Answer::default() };
         let mut room = MAX_PIECES.saturating_sub(own.len());
-        let question = Question { pair, pieces: own, content, is_coarse };
+        let question = Question { task: pair.task, arg: pair.arg, pieces: own, content, is_coarse };
         for &holder in graph.last_holders(pair.arg) {
             let Some(written) = graph.output(holder) else { continue };
             let needed = TensorView::of(written).map_or(usize::MAX, |view| piece_count(&view));
@@ -96,6 +98,28 @@ impl<'r> Gatherer<'r> {
             is_undefined: !answer.is_defined,
             is_overwritten: false,
         })
+    }
+
+    /// The origin of something wrong that a task received in an argument which has no counterpart in the golden.
+    pub(super) fn wrong_part(
+        &mut self,
+        task: Task<'r>,
+        arg: Argument<'r>,
+    ) -> Result<Option<ErrorOrigin>, FormatError> {
+        let graph = self.ours.graph;
+        let own = TensorView::of(arg).and_then(|view| pieces(&view)).filter(|own| own.len() <= MAX_PIECES);
+        let Some(pieces) = own else { return Ok(None) };
+        let end = arg.content_bytes().unwrap_or(0).saturating_mul(2);
+        let mut answer = Answer { left: Spans::up_to(end), ..Answer::default() };
+        let content = content(self.ours.dump, arg, DumpStage::BeforeDispatch)?;
+        let question = Question { task, arg, pieces, content, is_coarse: true };
+        for &holder in graph.last_holders(arg) {
+            if self.evidence.outputs.contains_key(&holder) {
+                self.ask_holder(&question, holder, &mut answer)?;
+            }
+        }
+        let counts = |mark: &&Mark| mark.origin != ErrorOrigin::Uninitialized;
+        Ok(answer.marks.iter().filter(counts).map(|mark| mark.origin).min())
     }
 
     /// The common case: one earlier output is the whole argument on both sides, with equal content. Then the origins are
@@ -150,6 +174,9 @@ impl<'r> Gatherer<'r> {
     fn right_output(&mut self, holder: OutputRef) -> Option<ErrorOrigin> {
         let written = self.ours.graph.output(holder)?;
         let partner = self.matching.partner[holder.task];
+        if partner.is_none() && self.evidence.gap.is_none() {
+            return Some(ErrorOrigin::Misplaced(holder));
+        }
         let golden = partner.and_then(|partner| self.golden.graph.task(partner).argument(holder.arg_index));
         match golden.and_then(|golden| golden.hash_after()).zip(written.hash_after()) {
             None => Some(self.evidence.unknown(format!(
@@ -242,7 +269,7 @@ impl<'r> Gatherer<'r> {
         shared: &[SharedRange],
         covered: &Spans,
     ) -> Result<Result<Spans, String>, FormatError> {
-        let ArgPair { task, arg, .. } = question.pair;
+        let Question { task, arg, .. } = *question;
         let views = TensorView::of(arg).zip(TensorView::of(written));
         if views.is_some_and(|(own, theirs)| own.is_same_view(&theirs))
             && let Some((before, after)) = arg.hash_before().zip(written.hash_after())
@@ -291,15 +318,11 @@ impl<'r> Gatherer<'r> {
     }
 
     /// The origin of positions that no recorded task held.
-    fn without_holder(&mut self, pair: ArgPair<'r>) -> ErrorOrigin {
+    fn without_holder(&self, pair: ArgPair<'r>) -> ErrorOrigin {
         let graph = self.ours.graph;
-        if let Some(gap) = graph.gap.as_ref().or(self.golden.graph.gap.as_ref()) {
-            let reason = format!(
-                "no captured task wrote it; {gap}, so a task that was not captured may have written it"
-            );
-            return self.evidence.unknown(reason);
-        }
-        match is_fresh(graph, pair) && is_fresh_in_golden(self.golden.graph, pair) {
+        // A task that was not captured may have written it.
+        let is_whole = self.evidence.gap.is_none();
+        match is_whole && is_fresh(graph, pair) && is_fresh_in_golden(self.golden.graph, pair) {
             true => ErrorOrigin::Uninitialized,
             false => ErrorOrigin::External,
         }

@@ -17,6 +17,7 @@
 //! | left the same bytes, and they were wrong there | the origin that they had there |
 //! | left the same bytes, and they were right there | [`Misplaced`](ErrorOrigin::Misplaced): the golden took its content from elsewhere |
 //! | left other bytes | [`Changed`](ErrorOrigin::Changed) in between |
+//! | is not in the golden, and received nothing wrong | [`Misplaced`](ErrorOrigin::Misplaced) |
 //! | does not exist, and the allocation is known | [`Uninitialized`](ErrorOrigin::Uninitialized) |
 //! | does not exist | [`External`](ErrorOrigin::External): the memory had this content before recording, or an unrecorded writer left it |
 //! | was not captured, or is not certain | [`Unknown`](ErrorOrigin::Unknown), with the reason |
@@ -156,9 +157,16 @@ pub(crate) struct Evidence {
     inputs: HashMap<(usize, u16), InputEvidence>,
     outputs: HashMap<OutputRef, OutputEvidence>,
     reasons: Vec<String>,
+    /// Why writes may be missing from one of the dumps.
+    gap: Option<String>,
 }
 
 impl Evidence {
+    /// Why writes may be missing from one of the dumps; `None` if every write was captured.
+    pub fn gap(&self) -> Option<&str> {
+        self.gap.as_deref()
+    }
+
     /// The evidence about an argument before its task; `None` if nothing differs there.
     pub fn input(&self, task: usize, arg_index: u16) -> Option<&InputEvidence> {
         self.inputs.get(&(task, arg_index))
@@ -256,7 +264,9 @@ impl<'r> Gatherer<'r> {
         rules: &'r RuleTable<'r>,
         across: bool,
     ) -> Gatherer<'r> {
-        Gatherer { ours, golden, matching, rules, across, evidence: Evidence::default() }
+        let their_gap = golden.graph.gap.as_ref().map(|gap| format!("in the golden, {gap}"));
+        let evidence = Evidence { gap: ours.graph.gap.clone().or(their_gap), ..Evidence::default() };
+        Gatherer { ours, golden, matching, rules, across, evidence }
     }
 
     /// Visits every task in dependency order. `check_canceled` may unwind.
@@ -284,10 +294,7 @@ impl<'r> Gatherer<'r> {
                     }
                     check_canceled();
                 }
-                (TaskStatus::Unmatched(reason), _) => {
-                    let reason = format!("task {:#x} has no certain partner: {reason}", task.task_id);
-                    task.arguments().for_each(|arg| self.not_compared(task, arg, &reason));
-                }
+                (TaskStatus::Unmatched(reason), _) => self.visit_unmatched(task, reason)?,
                 (TaskStatus::Compared(_), None) => {}
             }
         }
@@ -314,6 +321,34 @@ impl<'r> Gatherer<'r> {
         if let Some(input) = input {
             let is_overwritten = self.is_overwritten(pair, &input)?;
             self.evidence.inputs.insert(key, InputEvidence { is_overwritten, ..input });
+        }
+        Ok(())
+    }
+
+    /// A task that the golden does not have. If it received something wrong, what it left is wrong for that reason.
+    /// Otherwise its outputs get no origin here: if a later task receives wrong content from it, that is
+    /// [`Misplaced`](ErrorOrigin::Misplaced).
+    fn visit_unmatched(&mut self, task: Task<'r>, reason: &str) -> Result<(), FormatError> {
+        if self.evidence.gap.is_some() {
+            let reason = format!("task {:#x} has no certain partner: {reason}", task.task_id);
+            task.arguments().for_each(|arg| self.not_compared(task, arg, &reason));
+            return Ok(());
+        }
+        let mut received: Option<ErrorOrigin> = None;
+        for arg in task.inputs().filter(|arg| !arg.is_scalar()) {
+            received = received.or(self.wrong_part(task, arg)?);
+        }
+        let Some(received) = received else { return Ok(()) };
+        for arg in task.outputs().filter(|arg| !arg.is_scalar()) {
+            let output = OutputRef { task: task.place(), arg_index: arg.arg_index };
+            let origin = match received {
+                ErrorOrigin::Unknown(_) => received,
+                _ => ErrorOrigin::Passed(output),
+            };
+            let end = arg.content_bytes().unwrap_or(0).saturating_mul(2).max(1);
+            self.evidence
+                .outputs
+                .insert(output, OutputEvidence { marks: Marks::all(end, origin), is_stale: false });
         }
         Ok(())
     }

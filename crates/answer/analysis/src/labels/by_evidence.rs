@@ -21,7 +21,7 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
             ErrorOrigin::Written(_) | ErrorOrigin::Passed(_) => Cause::Inherited,
             ErrorOrigin::Changed(output) => self.changed_cause(task, arg, (output, &bytes)),
             ErrorOrigin::Misplaced(output) => self.misplaced_cause(task, arg, output),
-            ErrorOrigin::External => self.external_cause(task, arg),
+            ErrorOrigin::External => self.external_cause(evidence, task, arg),
             ErrorOrigin::Uninitialized if is_cause => self.uninitialized_cause(task, arg),
             ErrorOrigin::Uninitialized => Cause::Within,
             ErrorOrigin::Unknown(reason) => Cause::Unknown(format!(
@@ -66,8 +66,8 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
         }
     }
 
-    /// Example: `not what task 0x1 left there: bytes 0 to 15 changed afterwards, and no recorded task wrote them. Task
-    /// 0x2, which ran in between, used the memory right next to them`.
+    /// Example: `an unattributed change: bytes 0 to 15 are not what task 0x1 left there, and no recorded task wrote them
+    /// since. Task 0x2, which ran in between, used the memory right next to it`.
     fn unattributed_words(
         &self,
         task: usize,
@@ -82,8 +82,8 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
             format!(". Task {id:#x}, which ran in between, used the memory right next to it")
         });
         format!(
-            "not what task {left:#x} left there: bytes {} to {last} changed afterwards, and no recorded task wrote \
-             them{neighbor}",
+            "an unattributed change: bytes {} to {last} are not what task {left:#x} left there, and no recorded task \
+             wrote them since{neighbor}",
             bytes.start
         )
     }
@@ -132,18 +132,25 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
     }
 
     /// Content that no recorded task left there.
-    fn external_cause(&self, task: usize, arg: Argument<'_>) -> Cause {
+    fn external_cause(&self, evidence: &Evidence, task: usize, arg: Argument<'_>) -> Cause {
         let node = self.graph.task(task);
         if let Some(race) = self.lost_order(task, arg) {
             return Cause::Raced(race);
         }
-        if let Some(seen) = self.graph.observations() {
+        let seen = self.graph.observations();
+        if let Some(seen) = seen.filter(|seen| !seen.unordered(node, arg).is_none()) {
+            return self.unordered_cause(seen, node, arg);
+        }
+        if let Some(gap) = evidence.gap() {
+            return Cause::Unknown(format!(
+                "no captured task wrote argument {}; {gap}, so an uncaptured task may have written it",
+                arg.arg_index
+            ));
+        }
+        if let Some(seen) = seen {
             return self.without_producer_cause(seen, node, arg);
         }
-        if let Some(race) = self.races.overwriter(task, arg).filter(|_| self.graph.gap.is_none()) {
-            return Cause::Raced(race);
-        }
-        self.external_words(task, arg)
+        self.races.overwriter(task, arg).map_or_else(|| self.external_words(task, arg), Cause::Raced)
     }
 
     fn uninitialized_cause(&self, task: usize, arg: Argument<'_>) -> Cause {
