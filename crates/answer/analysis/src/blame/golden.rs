@@ -66,7 +66,7 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     let derived = derive(&graph, &mut statuses, &lacking, &provenance);
     let near_outputs = near_equal_of(&compared_args, DumpStage::AfterCompletion);
     near.extend(lacking.iter().filter(|&&input| is_near_equal_output(&graph, &near_outputs, input)));
-    let (mut uninitialized, lost_order) =
+    let (uninitialized, lost_order) =
         observed::classify((dump, golden), (&graph, &theirs), &matching, &statuses);
     let runs = (RecordedRun { dump, graph: &graph }, RecordedRun { dump: golden, graph: &theirs });
     // Filtered or lost tasks may have ordered others, so a race cannot be claimed.
@@ -81,14 +81,6 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
         let task = graph.task(place);
         !task.argument(arg_index).is_some_and(|arg| values::is_value(&graph, task, arg))
     });
-    let written_over = observed::excuse_uninitialized(
-        (dump, golden),
-        (&graph, &theirs),
-        &matching,
-        &uninitialized,
-        &mut statuses,
-    )?;
-    uninitialized.retain(|key| !written_over.contains(key));
     let recordings = (Recording { dump, graph: &graph }, Recording { dump: golden, graph: &theirs });
     let gatherer = Gatherer::new(recordings, &matching, &rules, options.other_dtypes);
     let evidence = gatherer.gather(&statuses, &|| work.check_canceled())?;

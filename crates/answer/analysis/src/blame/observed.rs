@@ -14,10 +14,6 @@ use crate::matching::Matching;
 /// Larger contents are not read.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// Why a task is not blamed for what it left in memory that was uninitialized and differed before it.
-const NEEDS_CONTENT: &str = "the memory was uninitialized before the task, and without contents the bytes that \
-    the task wrote cannot be distinguished from the rest; record both runs with --dump-tensor=full";
-
 /// Values by task position and argument in the dump.
 type Args<T> = HashMap<(usize, u16), T>;
 
@@ -76,55 +72,6 @@ pub(super) fn classify(
         }
     }
     (uninitialized, lost_order)
-}
-
-/// Sets statuses of uninitialized memory so that no task is blamed for it. The golden is right although its
-/// memory also held arbitrary content, so a difference before the task is no evidence. Bytes that the task
-/// left unchanged in both runs are no evidence either, if contents show which bytes these are. Returns the
-/// arguments that their tasks overwrote completely: for these, the earlier content cannot be the cause.
-///
-/// # Errors
-/// A file cannot be read.
-pub(super) fn excuse_uninitialized(
-    dumps: (&Dump, &Dump),
-    (graph, theirs): (&TaskGraph, &TaskGraph),
-    matching: &Matching,
-    uninitialized: &HashSet<(usize, u16)>,
-    statuses: &mut [TaskStatus],
-) -> Result<HashSet<(usize, u16)>, FormatError> {
-    let mut written_over = HashSet::new();
-    for &(place, arg_index) in uninitialized {
-        let TaskStatus::Compared(args) = &mut statuses[place] else { continue };
-        let task = graph.task(place);
-        let at = task.arguments().position(|arg| arg.arg_index == arg_index);
-        let there = matching.partner[place].and_then(|partner| theirs.task(partner).argument(arg_index));
-        let (Some(status), Some(here), Some(there)) =
-            (at.and_then(|at| args.get_mut(at)), task.argument(arg_index), there)
-        else {
-            continue;
-        };
-        let is_left_alone = here.is_unchanged() && there.is_unchanged();
-        // Unchanged in both runs: the labels set it aside.
-        if is_left_alone {
-            continue;
-        }
-        status.before = Status::Within;
-        if status.after != Status::Outside {
-            continue;
-        }
-        let Some(OverwriteEvidence { differs_only_where_unchanged, is_overwritten }) =
-            overwrite_evidence(dumps, here, there)?
-        else {
-            status.after = Status::Unknown(NEEDS_CONTENT.into());
-            continue;
-        };
-        if differs_only_where_unchanged {
-            status.after = Status::Within;
-        } else if is_overwritten {
-            written_over.insert((place, arg_index));
-        }
-    }
-    Ok(written_over)
 }
 
 /// How two partner tasks treated memory that differed between the runs and was uninitialized.

@@ -24,8 +24,18 @@ struct Question<'r> {
     pieces: Vec<Piece>,
     /// Its captured content before the task.
     content: Option<Vec<u8>>,
-    /// The content was not compared element by element: any part of it may differ.
-    is_coarse: bool,
+    how: Differs,
+}
+
+/// What is known about the positions in question.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Differs {
+    /// All of them differ from the golden.
+    All,
+    /// Some of them do; contents are missing.
+    Some,
+    /// Maybe none of them do: there is nothing to compare with.
+    Maybe,
 }
 
 /// The answer so far.
@@ -72,13 +82,13 @@ impl<'r> Gatherer<'r> {
         let Some(own) = TensorView::of(pair.arg).and_then(|view| pieces(&view)) else {
             return Ok(whole(self.evidence.unknown("its view has too many pieces")));
         };
-        let (failing, content, is_coarse) = match self.failing(pair, DumpStage::BeforeDispatch)? {
-            Some((failing, content)) => (failing, Some(content), false),
-            None => (Spans::up_to(pair.end()), None, true),
+        let (failing, content, how) = match self.failing(pair, DumpStage::BeforeDispatch)? {
+            Some((failing, content)) => (failing, Some(content), Differs::All),
+            None => (Spans::up_to(pair.end()), None, Differs::Some),
         };
         let mut answer = Answer { left: failing, ..Answer::default() };
         let mut room = MAX_PIECES.saturating_sub(own.len());
-        let question = Question { task: pair.task, arg: pair.arg, pieces: own, content, is_coarse };
+        let question = Question { task: pair.task, arg: pair.arg, pieces: own, content, how };
         for &holder in graph.last_holders(pair.arg) {
             let Some(written) = graph.output(holder) else { continue };
             let needed = TensorView::of(written).map_or(usize::MAX, |view| piece_count(&view));
@@ -96,11 +106,12 @@ impl<'r> Gatherer<'r> {
         Ok(InputEvidence {
             marks: Marks::joined(answer.marks),
             is_undefined: !answer.is_defined,
-            is_overwritten: false,
+            ..InputEvidence::default()
         })
     }
 
-    /// The origin of something wrong that a task received in an argument which has no counterpart in the golden.
+    /// The origin of something wrong that a task received in an argument without a counterpart in the golden: a wrong
+    /// output of an earlier task, or a change since.
     pub(super) fn wrong_part(
         &mut self,
         task: Task<'r>,
@@ -112,11 +123,9 @@ impl<'r> Gatherer<'r> {
         let end = arg.content_bytes().unwrap_or(0).saturating_mul(2);
         let mut answer = Answer { left: Spans::up_to(end), ..Answer::default() };
         let content = content(self.ours.dump, arg, DumpStage::BeforeDispatch)?;
-        let question = Question { task, arg, pieces, content, is_coarse: true };
+        let question = Question { task, arg, pieces, content, how: Differs::Maybe };
         for &holder in graph.last_holders(arg) {
-            if self.evidence.outputs.contains_key(&holder) {
-                self.ask_holder(&question, holder, &mut answer)?;
-            }
+            self.ask_holder(&question, holder, &mut answer)?;
         }
         let counts = |mark: &&Mark| mark.origin != ErrorOrigin::Uninitialized;
         Ok(answer.marks.iter().filter(counts).map(|mark| mark.origin).min())
@@ -140,7 +149,7 @@ impl<'r> Gatherer<'r> {
             InputEvidence {
                 marks: known.marks.clone(),
                 is_undefined: covers_all && !known.marks.0.iter().any(is_defined),
-                is_overwritten: false,
+                ..InputEvidence::default()
             }
         })
     }
@@ -220,7 +229,7 @@ impl<'r> Gatherer<'r> {
             let here = here(range);
             for span in kept.within(here.clone()) {
                 let (offset, len) = (range.there as u64 + (span.start - here.start), span.end - span.start);
-                self.look_up(holder, (span.start, offset, len), question.is_coarse, answer);
+                self.look_up(holder, (span.start, offset, len), question.how, answer);
             }
         }
         answer.is_defined |= self.defines(holder);
@@ -232,7 +241,7 @@ impl<'r> Gatherer<'r> {
         &mut self,
         holder: OutputRef,
         (here, there, len): (u64, u64, u64),
-        is_coarse: bool,
+        how: Differs,
         answer: &mut Answer,
     ) {
         let range = there..there + len;
@@ -243,8 +252,8 @@ impl<'r> Gatherer<'r> {
         let moved = |span: std::ops::Range<u64>| span.start - there + here..span.end - there + here;
         let is_all_right = found.is_empty();
         answer.marks.extend(found.into_iter().map(|mark| Mark { span: moved(mark.span), ..mark }));
-        // Without contents it is not known that these parts differ at all.
-        if is_coarse && !is_all_right {
+        // Without contents it is not known whether these parts differ at all.
+        if how == Differs::Maybe || how == Differs::Some && !is_all_right {
             return;
         }
         if let Some(origin) = self.right_output(holder) {
@@ -277,7 +286,8 @@ impl<'r> Gatherer<'r> {
             if before == after {
                 return Ok(Ok(covered.clone()));
             }
-            if question.is_coarse || !written.after.as_ref().is_some_and(ArgumentSnapshot::is_stored) {
+            if question.content.is_none() || !written.after.as_ref().is_some_and(ArgumentSnapshot::is_stored)
+            {
                 return Ok(Ok(Spans::default()));
             }
         }

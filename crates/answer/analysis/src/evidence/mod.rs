@@ -31,6 +31,7 @@ mod content;
 mod inputs;
 mod outputs;
 mod spans;
+mod undefined;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -39,9 +40,10 @@ use tensortap_format::{Argument, Dump, FormatError, Task};
 
 use crate::blame::RuleTable;
 use crate::graph::{OutputRef, TaskGraph};
-use crate::labels::{Status, TaskStatus};
+use crate::labels::{ArgStatus, Status, TaskStatus};
 use crate::matching::Matching;
 use spans::Spans;
+pub(crate) use undefined::UninitializedUse;
 
 /// Where a differing element came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -126,8 +128,8 @@ pub(crate) struct InputEvidence {
     marks: Marks,
     /// Every part of the argument is uninitialized or external: no recorded task defined any of it.
     pub is_undefined: bool,
-    /// Both runs overwrote all of its differing elements, so the task cannot have used them as they were.
-    pub is_overwritten: bool,
+    /// How the task used its uninitialized content.
+    pub uninitialized: UninitializedUse,
 }
 
 impl InputEvidence {
@@ -289,7 +291,7 @@ impl<'r> Gatherer<'r> {
                                 let pair = ArgPair { task, arg, partner, other };
                                 self.visit(pair, (&status.before, &status.after))?;
                             }
-                            None => self.not_compared(task, arg, "the golden did not capture this argument"),
+                            None => self.visit_alone(task, arg, status)?,
                         }
                     }
                     check_canceled();
@@ -319,9 +321,27 @@ impl<'r> Gatherer<'r> {
             self.evidence.outputs.insert(pair.output(), output);
         }
         if let Some(input) = input {
-            let is_overwritten = self.is_overwritten(pair, &input)?;
-            self.evidence.inputs.insert(key, InputEvidence { is_overwritten, ..input });
+            let uninitialized = self.uninitialized_use(pair, &input)?;
+            self.evidence.inputs.insert(key, InputEvidence { uninitialized, ..input });
         }
+        Ok(())
+    }
+
+    /// An argument that the golden did not capture. Its status before the task may follow from its producers.
+    fn visit_alone(
+        &mut self,
+        task: Task<'r>,
+        arg: Argument<'r>,
+        status: &ArgStatus,
+    ) -> Result<(), FormatError> {
+        if status.before == Status::Outside
+            && let Some(origin) = self.wrong_part(task, arg)?
+        {
+            let marks = Marks::all(arg.content_bytes().unwrap_or(0).saturating_mul(2).max(1), origin);
+            let input = InputEvidence { marks, ..InputEvidence::default() };
+            self.evidence.inputs.insert((task.place(), arg.arg_index), input);
+        }
+        self.not_compared(task, arg, "the golden did not capture this argument");
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use tensortap_abi::{DumpStage, Role};
 use tensortap_format::FormatError;
 
-use super::content::{ChangedElements, changed, width};
+use super::content::{ChangedElements, changed};
 use super::spans::Spans;
 use super::{ArgPair, ErrorOrigin, Gatherer, InputEvidence, Mark, Marks, OutputEvidence};
 use crate::labels::Status;
@@ -84,29 +84,5 @@ impl<'r> Gatherer<'r> {
             }
         }
         Marks::joined(marks)
-    }
-
-    /// Whether both runs overwrote everything that differed before: then it cannot be a cause.
-    pub(super) fn is_overwritten(
-        &self,
-        pair: ArgPair<'r>,
-        input: &InputEvidence,
-    ) -> Result<bool, FormatError> {
-        let ArgPair { arg, other, .. } = pair;
-        if arg.role_known || !input.is_undefined || arg.is_unchanged() || other.is_unchanged() {
-            return Ok(false);
-        }
-        let (ChangedElements::Some(ours), ChangedElements::Some(theirs)) =
-            (changed(self.ours, arg)?, changed(self.golden, other)?)
-        else {
-            return Ok(false);
-        };
-        let failing = input.marks.spans().whole_elements(width(arg));
-        if !failing.without(&ours.or(&theirs)).is_empty() {
-            return Ok(false);
-        }
-        // If the content were an addend, every element would still differ.
-        let after = self.failing(pair, DumpStage::AfterCompletion)?.map(|(failing, _)| failing);
-        Ok(after.is_some_and(|after| !failing.without(&after.whole_elements(width(arg))).is_empty()))
     }
 }

@@ -6,7 +6,7 @@ use tensortap_format::{Argument, Task};
 
 use super::labeler::{Cause, Labeler, finding};
 use super::{ArgStatus, Finding, Label, Race, RaceKind, Status};
-use crate::evidence::{ErrorOrigin, Evidence};
+use crate::evidence::{ErrorOrigin, Evidence, UninitializedUse};
 use crate::graph::OutputRef;
 use crate::provenance::InputProvenance;
 
@@ -16,7 +16,7 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
     /// Why an argument is outside its rule before its task: the strongest of the causes of its elements.
     pub(super) fn cause_by_evidence(&self, evidence: &Evidence, task: usize, arg: Argument<'_>) -> Cause {
         let Some(input) = evidence.input(task, arg.arg_index) else { return Cause::Within };
-        let is_cause = input.is_undefined && !input.is_overwritten;
+        let is_cause = input.is_undefined && input.uninitialized == UninitializedUse::MayBeRead;
         let cause = |(origin, bytes): (ErrorOrigin, Range<u64>)| match origin {
             ErrorOrigin::Written(_) | ErrorOrigin::Passed(_) => Cause::Inherited,
             ErrorOrigin::Changed(output) => self.changed_cause(task, arg, (output, &bytes)),

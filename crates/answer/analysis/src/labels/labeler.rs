@@ -116,11 +116,15 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
         let args: Vec<_> =
             node.arguments().zip(statuses).filter(|(a, _)| !set_aside.contains(&a.arg_index)).collect();
         let found = self.replace_by_likely_race(task, &args, self.judge(task, node, &args));
-        let found = if graph.observations().is_some() {
-            self.note_uninitialized_input(&set_aside, node, found)
-        } else {
-            found
-        };
+        // A task that is wrong may have read the memory of unknown role that it left alone.
+        if found.label == Label::WrongHere && self.inputs.evidence.is_some() {
+            let is_left = |arg: Argument<'_>| arg.role_known && set_aside.contains(&arg.arg_index);
+            let args: Vec<_> = node.arguments().zip(statuses).filter(|(arg, _)| !is_left(*arg)).collect();
+            let again = self.judge(task, node, &args);
+            if again.label != Label::WrongHere {
+                return Finding { set_aside, ..again };
+            }
+        }
         Finding { set_aside, ..found }
     }
 

@@ -6,6 +6,7 @@ use tensortap_format::{Argument, Task};
 
 use super::labeler::{Cause, Labeler, finding};
 use super::{ArgStatus, Finding, Label, Race, RaceKind, Status};
+use crate::evidence::UninitializedUse;
 use crate::graph::{OriginBasis, OutputRef};
 use crate::observation::{Observations, UnorderedTasks};
 use crate::provenance::InputProvenance;
@@ -227,26 +228,12 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
             format!("argument {} is ambiguous: {}", wrong.arg_index, whys.join("; "))
         });
         let never_written = || format!("argument {} is {UNINITIALIZED}", wrong.arg_index);
-        let reason = reason.or_else(|| self.inputs.uninitialized.contains(&key).then(never_written));
+        let input = self.inputs.evidence.as_ref().and_then(|found| found.input(task, wrong.arg_index));
+        let is_left = input.is_none_or(|input| input.uninitialized != UninitializedUse::Overwritten);
+        let is_noted = is_left && self.inputs.uninitialized.contains(&key);
+        let reason = reason.or_else(|| is_noted.then(never_written));
         let label = if may_be_others { Label::Unknown } else { Label::WrongHere };
         finding(label, reason, Some(wrong.arg_index))
-    }
-
-    /// Adds a note to a `wrong_here` task that also got uninitialized memory and left it unchanged: it may
-    /// have read that memory.
-    pub(super) fn note_uninitialized_input(
-        &self,
-        set_aside: &[u16],
-        node: Task<'_>,
-        found: Finding,
-    ) -> Finding {
-        let is_unknown = |&&index: &&u16| node.argument(index).is_some_and(|arg| !arg.role_known);
-        let Some(&arg_index) = set_aside.iter().find(is_unknown) else { return found };
-        if found.label != Label::WrongHere {
-            return found;
-        }
-        let reason = format!("argument {arg_index} is {UNINITIALIZED}");
-        Finding { reason: found.reason.or(Some(reason)), ..found }
     }
 
     /// Replaces the label of a task with a likely race by `unknown`: ambiguous content, here or in the

@@ -184,7 +184,8 @@ fn an_uninitialized_buffer_is_reported() {
     let garbage = |content| RunFault { garbage: Some(content), ..RunFault::default() };
     let (document, text) = blamed(garbage(17), garbage(0));
     let (kernel, label, task) = first(&document);
-    assert_eq!((&kernel[..], &label[..], &task["arg_index"]), ("add", "wrong_here", &2.into()), "{task:#}");
+    // The launch adds to it, so the launch is right and its input is not.
+    assert_eq!((&kernel[..], &label[..], &task["arg_index"]), ("add", "fed", &2.into()), "{task:#}");
     assert!(text.contains("an uninitialized buffer: no task of either run wrote it"), "{text}");
 }
 

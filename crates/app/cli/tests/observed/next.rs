@@ -181,7 +181,7 @@ fn an_incompletely_captured_launch_is_still_named_as_suspect() {
 }
 
 #[test]
-fn a_report_names_the_wrong_output_and_not_an_unchanged_argument() {
+fn a_report_names_uninitialized_memory_that_a_wrong_task_may_have_read() {
     let dir = tempfile::tempdir().unwrap();
     let made = |name: &str, garbage: u8| {
         let mut program = Program::new(&dir.path().join(name));
@@ -197,7 +197,9 @@ fn a_report_names_the_wrong_output_and_not_an_unchanged_argument() {
     let first = said.lines().next().unwrap();
     assert_eq!(status, 1);
     assert!(
-        first.starts_with("FAIL: Kernel fill went wrong first (task 0x3): its output argument 2 shows"),
+        first.starts_with(
+            "FAIL: Task 0x3 (fill) was fed a wrong input: argument 0 is an uninitialized buffer"
+        ),
         "{said}"
     );
 }
