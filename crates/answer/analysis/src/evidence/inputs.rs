@@ -183,6 +183,9 @@ impl<'r> Gatherer<'r> {
     fn right_output(&mut self, holder: OutputRef) -> Option<ErrorOrigin> {
         let written = self.ours.graph.output(holder)?;
         let partner = self.matching.partner[holder.task];
+        if let Some(reason) = self.matching.uncertain.get(&holder.task) {
+            return Some(self.evidence.unknown(reason.clone()));
+        }
         if partner.is_none() && self.evidence.gap.is_none() {
             return Some(ErrorOrigin::Misplaced(holder));
         }

@@ -349,7 +349,8 @@ impl<'r> Gatherer<'r> {
     /// Otherwise its outputs get no origin here: if a later task receives wrong content from it, that is
     /// [`Misplaced`](ErrorOrigin::Misplaced).
     fn visit_unmatched(&mut self, task: Task<'r>, reason: &str) -> Result<(), FormatError> {
-        if self.evidence.gap.is_some() {
+        let is_uncertain = self.matching.uncertain.contains_key(&task.place());
+        if self.evidence.gap.is_some() || is_uncertain {
             let reason = format!("task {:#x} has no certain partner: {reason}", task.task_id);
             task.arguments().for_each(|arg| self.not_compared(task, arg, &reason));
             return Ok(());
