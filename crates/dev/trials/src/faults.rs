@@ -107,6 +107,7 @@ pub fn apply(fault: Fault, plan: &mut Plan, random: &mut fastrand::Rng) -> Optio
     let wrong = Deviation::Value { element: random.usize(..1000), by };
     match fault {
         Fault::None => Some(Guilt::default()),
+        Fault::Noise if !has_only_floats(&plan.program) => None,
         Fault::Noise => {
             plan.noise = Some(random.u64(..));
             Some(Guilt::default())
@@ -156,10 +157,13 @@ fn deviate(plan: &mut Plan, id: usize, deviation: Deviation) -> Option<Guilt> {
     Some(Guilt { guilty: vec![id], race: None })
 }
 
-/// Only floats have a tolerance.
+/// Only floats have a tolerance. A kernel that reads floats as integers would leave the rule.
+pub fn has_only_floats(program: &Program) -> bool {
+    program.kernels.iter().flat_map(|kernel| &kernel.params).all(|param| param.element.is_float())
+}
+
 fn below(plan: &mut Plan, id: usize, random: &mut fastrand::Rng) -> Option<Guilt> {
-    let params = plan.program.kernels.iter().flat_map(|kernel| &kernel.params);
-    if params.into_iter().any(|param| !param.element.is_float()) {
+    if !has_only_floats(&plan.program) {
         return None;
     }
     let by = if plan.program.style.element_bytes == 4 { 2e-6 } else { 2e-8 };

@@ -81,11 +81,12 @@ fn kernels(random: &mut fastrand::Rng, style: &Style) -> Vec<Kernel> {
     // 0: every role is known, 1: none, 2: some.
     let roles = random.u8(..3);
     let floats = random.bool();
+    let is_mixed = random.u8(..3) == 0;
     let mut kernels = Vec::new();
     for _ in 0..random.usize(1..=6) {
         let mut params = Vec::new();
         for _ in 0..random.usize(1..=4) {
-            let float = if random.u8(..5) == 0 { !floats } else { floats };
+            let float = floats != (is_mixed && random.u8(..4) == 0);
             let element = match (style.element_bytes, float) {
                 (4, true) => Element::F32,
                 (4, false) => Element::I32,
