@@ -1,0 +1,306 @@
+//! Generates programs at random. A right program never depends on uninitialized memory: its kernels use only
+//! elements that something wrote before.
+
+use std::ops::Range;
+
+use crate::program::{
+    Access, Action, Arg, Edges, Element, Form, HostWrite, Kernel, Launch, Param, Program, Style, View,
+};
+use crate::waits;
+
+/// A block while a program is generated.
+struct Block {
+    elements: usize,
+    is_live: bool,
+    /// Whether the body of a step allocated it.
+    is_local: bool,
+    defined: Vec<bool>,
+}
+
+struct Generator<'r> {
+    random: &'r mut fastrand::Rng,
+    style: Style,
+    kernels: Vec<Kernel>,
+    blocks: Vec<Block>,
+    actions: Vec<Action>,
+    next_id: usize,
+    /// How blocks of the body are initialized by the host.
+    host: HostWrite,
+    /// Share of views that show more than the kernel uses.
+    slack: f64,
+    names: bool,
+    scope: Option<usize>,
+}
+
+pub fn program(random: &mut fastrand::Rng) -> Program {
+    let style = style(random);
+    let kernels = kernels(random, &style);
+    let host =
+        if style.records_allocations || random.bool() { HostWrite::Recorded } else { HostWrite::Unrecorded };
+    let mut generator = Generator {
+        kernels,
+        blocks: Vec::new(),
+        actions: Vec::new(),
+        next_id: 0,
+        host,
+        slack: if random.bool() { 0.0 } else { 0.6 },
+        names: random.u8(..5) < 2,
+        scope: None,
+        style,
+        random,
+    };
+    generator.external_blocks();
+    let unrecorded_prefix = generator.actions.len();
+    generator.body(unrecorded_prefix);
+    let Generator { style, kernels, blocks, actions, .. } = generator;
+    let blocks = blocks.iter().map(|block| block.elements).collect();
+    let mut program = Program { style, blocks, kernels, actions, unrecorded_prefix };
+    waits::declare(&mut program, random);
+    program
+}
+
+fn style(random: &mut fastrand::Rng) -> Style {
+    let lanes = if random.u8(..10) < 6 { 1 } else { random.usize(2..=3) };
+    Style {
+        element_bytes: *random.choice([4, 4, 4, 8, 1].iter()).expect("not empty"),
+        lanes,
+        queues: random.bool(),
+        edges: match random.u8(..10) {
+            0..=5 => Edges::Complete,
+            6..=7 => Edges::Partial,
+            _ => Edges::None,
+        },
+        records_allocations: random.bool(),
+        explicit_ids: random.u8(..4) == 0,
+        steps: if random.u8(..3) == 0 { random.usize(2..=3) } else { 1 },
+        declares_args: random.bool(),
+    }
+}
+
+fn kernels(random: &mut fastrand::Rng, style: &Style) -> Vec<Kernel> {
+    // 0: every role is known, 1: none, 2: some.
+    let roles = random.u8(..3);
+    let floats = random.bool();
+    let is_mixed = random.u8(..3) == 0;
+    let mut kernels = Vec::new();
+    for _ in 0..random.usize(1..=6) {
+        let mut params = Vec::new();
+        for _ in 0..random.usize(1..=4) {
+            let float = floats != (is_mixed && random.u8(..4) == 0);
+            let element = match (style.element_bytes, float) {
+                (4, true) => Element::F32,
+                (4, false) => Element::I32,
+                (8, true) => Element::F64,
+                (8, false) => Element::I64,
+                _ => Element::U8,
+            };
+            let access = match random.u8(..6) {
+                0..=2 => Access::Read,
+                3..=4 => Access::Write,
+                _ => Access::Update,
+            };
+            let role_known = roles == 0 || roles == 2 && random.bool();
+            params.push(Param { element, access, role_known });
+        }
+        if !params.iter().any(|param| param.access.writes()) {
+            params.last_mut().expect("at least one").access = Access::Write;
+        }
+        let scalars = random.usize(..3);
+        kernels.push(Kernel {
+            name: word(random),
+            params,
+            scalars,
+            garbage_scalar: scalars > 0 && random.u8(..6) == 0,
+            salt: random.u64(..),
+            form: *random
+                .choice([Form::Mix, Form::Mix, Form::Greatest, Form::Clamp].iter())
+                .expect("not empty"),
+        });
+    }
+    kernels
+}
+
+/// A random name, so that no name of a task can tell the fault.
+pub fn word(random: &mut fastrand::Rng) -> String {
+    let syllables = ["ka", "lo", "mi", "ne", "ru", "sa", "ti", "vo", "xe", "zu", "bra", "gri"];
+    (0..random.usize(2..=4)).map(|_| *random.choice(syllables.iter()).expect("not empty")).collect()
+}
+
+impl Generator<'_> {
+    fn id(&mut self) -> usize {
+        self.next_id += 1;
+        self.next_id - 1
+    }
+
+    /// An element type for data of the host. Kernels that read it as the other type see other numbers.
+    fn element(&mut self) -> Element {
+        let kernel = self.random.usize(..self.kernels.len());
+        self.kernels[kernel].params[0].element
+    }
+
+    /// The blocks that have content before recording begins.
+    fn external_blocks(&mut self) {
+        for _ in 0..self.random.usize(1..=3) {
+            let block = self.new_block(false);
+            let (id, element, seed) = (self.id(), self.element(), self.random.u64(..));
+            let view = View::dense(block, 0..self.blocks[block].elements);
+            self.actions.push(Action::Host { id, view, element, seed, how: HostWrite::Unrecorded, lane: 0 });
+            self.blocks[block].defined.fill(true);
+        }
+    }
+
+    fn new_block(&mut self, is_local: bool) -> usize {
+        let elements =
+            if self.random.u8(..12) == 0 { self.random.usize(600..1400) } else { self.random.usize(4..=64) };
+        self.blocks.push(Block { elements, is_live: true, is_local, defined: vec![false; elements] });
+        self.actions.push(Action::Alloc { block: self.blocks.len() - 1 });
+        self.blocks.len() - 1
+    }
+
+    /// The launches of a step, and their repetition in further steps.
+    fn body(&mut self, begins_at: usize) {
+        let steps = self.style.steps;
+        let launches = self.random.usize(2..=if steps > 1 { 9 } else { 20 });
+        for _ in 0..launches {
+            if self.random.u8(..6) == 0 {
+                self.scope = if self.random.bool() { Some(self.random.usize(..3)) } else { None };
+            }
+            match self.random.u8(..12) {
+                0 => self.host_write(),
+                1 if self.style.lanes == 1 => self.free_one(),
+                _ => {}
+            }
+            self.launch();
+        }
+        if self.style.lanes == 1 {
+            for block in 0..self.blocks.len() {
+                self.free(block);
+            }
+        }
+        let body = self.actions[begins_at..].to_vec();
+        for step in 1..steps {
+            for mut action in body.clone() {
+                match &mut action {
+                    Action::Alloc { .. } if self.style.lanes > 1 => continue,
+                    Action::Alloc { .. } | Action::Free { .. } => {}
+                    Action::Host { id, .. } => *id = self.id(),
+                    Action::Launch { id, launch } => (*id, launch.step) = (self.id(), step),
+                }
+                self.actions.push(action);
+            }
+        }
+    }
+
+    fn host_write(&mut self) {
+        let block = self.new_block(true);
+        let (id, element, seed) = (self.id(), self.element(), self.random.u64(..));
+        let view = View::dense(block, 0..self.blocks[block].elements);
+        let lane = self.random.usize(..self.style.lanes);
+        self.actions.push(Action::Host { id, view, element, seed, how: self.host, lane });
+        self.blocks[block].defined.fill(true);
+    }
+
+    fn free_one(&mut self) {
+        let block = self.random.usize(..self.blocks.len());
+        self.free(block);
+    }
+
+    fn free(&mut self, block: usize) {
+        let known = &mut self.blocks[block];
+        if known.is_local && known.is_live {
+            known.is_live = false;
+            self.actions.push(Action::Free { block });
+        }
+    }
+
+    fn launch(&mut self) {
+        let kernel = self.random.usize(..self.kernels.len());
+        let Kernel { params, scalars, .. } = self.kernels[kernel].clone();
+        let mut taken = Vec::new();
+        let mut args = Vec::new();
+        for param in &params {
+            let arg = match param.access {
+                Access::Write => self.output(param, &taken),
+                Access::Read | Access::Update => self.input(param, &taken),
+            };
+            // Most launches have no two arguments in the same block.
+            if self.random.u8(..10) > 0 {
+                taken.push(arg.view.block);
+            }
+            args.push(arg);
+        }
+        for (param, arg) in params.iter().zip(&args) {
+            if param.access.writes() {
+                let elements = arg.view.elements();
+                arg.used.clone().for_each(|at| self.blocks[arg.view.block].defined[elements[at]] = true);
+            }
+        }
+        let id = self.id();
+        let launch = Launch {
+            kernel,
+            args,
+            scalars: (0..scalars).map(|_| self.random.u64(..100)).collect(),
+            lane: self.random.usize(..self.style.lanes),
+            step: 0,
+            scope: self.scope,
+            name: self.names.then(|| format!("{}{id}", self.kernels[kernel].name)),
+            waits: Vec::new(),
+        };
+        self.actions.push(Action::Launch { id, launch });
+    }
+
+    /// A block whose content an input can use, and the elements.
+    fn defined_range(&mut self, taken: &[usize]) -> (usize, Range<usize>) {
+        for _ in 0..8 {
+            let block = self.random.usize(..self.blocks.len());
+            let known = &self.blocks[block];
+            if !known.is_live || taken.contains(&block) {
+                continue;
+            }
+            let start = self.random.usize(..known.elements);
+            let run = known.defined[start..].iter().take_while(|is_defined| **is_defined).count();
+            let start =
+                if self.random.bool() && known.defined[..start].iter().all(|d| *d) { 0 } else { start };
+            if run > 0 {
+                let end = start + self.random.usize(1..=run.max(2)).min(known.elements - start);
+                let end = (start..end).take_while(|&at| self.blocks[block].defined[at]).last();
+                return (block, start..end.map_or(start, |last| last + 1));
+            }
+        }
+        // Block 0 has content from the beginning.
+        let end = self.blocks[0].elements;
+        (0, self.random.usize(..end / 2)..end)
+    }
+
+    fn input(&mut self, param: &Param, taken: &[usize]) -> Arg {
+        let (block, range) = self.defined_range(taken);
+        let marked = self.random.bool();
+        let share = if param.role_known { self.slack * 0.2 } else { self.slack };
+        if self.random.f64() < share {
+            let view = View::dense(block, 0..self.blocks[block].elements);
+            return Arg { view, used: range, marked };
+        }
+        if self.random.u8(..8) == 0 && range.len() >= 6 {
+            let (rows, stride) = (2, range.len() / 2);
+            let columns = self.random.usize(1..=stride);
+            let view =
+                View { block, start: range.start, shape: vec![rows, columns], strides: vec![stride, 1] };
+            return Arg { used: 0..view.len(), view, marked };
+        }
+        Arg { used: 0..range.len(), view: View::dense(block, range), marked }
+    }
+
+    fn output(&mut self, param: &Param, taken: &[usize]) -> Arg {
+        let known = self.random.usize(..self.blocks.len());
+        let is_free = self.blocks[known].is_live && !taken.contains(&known) && self.random.u8(..3) > 0;
+        let block = if is_free { known } else { self.new_block(true) };
+        let elements = self.blocks[block].elements;
+        let start = if self.random.bool() { 0 } else { self.random.usize(..elements) };
+        let end = if self.random.bool() { elements } else { self.random.usize(start + 1..=elements) };
+        let marked = self.random.bool();
+        if !param.role_known && self.random.f64() < self.slack {
+            return Arg { view: View::dense(block, 0..elements), used: start..end, marked };
+        }
+        Arg { view: View::dense(block, start..end), used: 0..end - start, marked }
+    }
+}

@@ -1,0 +1,168 @@
+//! `trials` is a court: it runs generated programs, records a right and a faulty run, asks `tensortap blame`
+//! which task went wrong, and compares the answer with an oracle that knows the truth.
+//!
+//! It uses `tensortap` only by its path and judges with its own code. [`oracle`] documents the rule of
+//! judgment. A trial depends only on its seed: `--seed N --trials 1 --keep DIR` repeats it and keeps both
+//! dumps.
+#![forbid(unsafe_code)]
+
+mod answer;
+mod api;
+mod faults;
+mod generate;
+mod kernels;
+mod machine;
+mod memory;
+mod oracle;
+mod program;
+mod recording;
+mod story;
+mod tally;
+mod trial;
+mod waits;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use clap::Parser;
+
+use crate::faults::Fault;
+use crate::tally::{Tally, name_of};
+use crate::trial::Verdict;
+
+/// Judges `tensortap blame` with generated programs. Exits with 1 if an innocent task was named, a right run
+/// failed, a wrong run passed, or `blame` gave no answer.
+#[derive(Parser)]
+struct Args {
+    /// The tensortap binary.
+    #[arg(long, value_name = "PATH")]
+    tensortap: PathBuf,
+    /// Duration in seconds.
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// Maximum number of trials.
+    #[arg(long)]
+    trials: Option<u64>,
+    /// Number of parallel trials.
+    #[arg(long, default_value_t = 1)]
+    jobs: usize,
+    /// Seed of the first trial; later trials count up. Default: from the clock.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Only these faults.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Fault>,
+    /// Working folder.
+    #[arg(long, default_value = ".")]
+    dir: PathBuf,
+    /// Keep the dumps of every trial in this folder, and describe every trial.
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+    /// Describe at most this many failed trials.
+    #[arg(long, default_value_t = 20)]
+    show: u64,
+    /// Describe failed trials task by task.
+    #[arg(long)]
+    story: bool,
+    /// Also describe trials that were decidable and remained undecided.
+    #[arg(long)]
+    needless: bool,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let seed = args.seed.unwrap_or_else(seed_of_clock);
+    println!("seed {seed}");
+    let tally = Mutex::new(Tally::default());
+    let next = AtomicU64::new(0);
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        for job in 0..args.jobs.max(1) {
+            let (tally, next, args) = (&tally, &next, &args);
+            scope.spawn(move || work(args, job, seed, began, next, tally));
+        }
+    });
+    let tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
+    tally.print();
+    println!(
+        "\n{:.0} s, {} broke a rule, {} without an answer",
+        began.elapsed().as_secs_f64(),
+        tally.violations,
+        tally.broken
+    );
+    if tally.violations + tally.broken > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn seed_of_clock() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    now.as_secs() * 1_000_000
+}
+
+fn work(args: &Args, job: usize, seed: u64, began: Instant, next: &AtomicU64, tally: &Mutex<Tally>) {
+    while began.elapsed() < Duration::from_secs(args.seconds) {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        if args.trials.is_some_and(|most| number >= most) {
+            break;
+        }
+        let seed = seed.wrapping_add(number);
+        let dir = match &args.keep {
+            Some(keep) => keep.join(seed.to_string()),
+            None => args.dir.join(format!("trial-{}-{job}", std::process::id())),
+        };
+        let _ = fs::remove_dir_all(&dir);
+        let verdict = fs::create_dir_all(&dir)
+            .map_err(|error| error.to_string())
+            .and_then(|()| api::trial(seed, &args.only, &args.tensortap, &dir));
+        let verdict = verdict.unwrap_or_else(|error| panic!("trial {seed} cannot be recorded: {error}"));
+        report(args, seed, &dir, &verdict, tally);
+        if args.keep.is_none() {
+            let _ = fs::remove_dir_all(&dir);
+        }
+    }
+}
+
+fn report(args: &Args, seed: u64, dir: &Path, verdict: &Verdict, tally: &Mutex<Tally>) {
+    let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
+    let complaint = match &verdict.judgment {
+        Ok(judgment) => {
+            tally.count(verdict.row, judgment);
+            let mut complaints = Vec::new();
+            for (id, label) in &judgment.innocents {
+                complaints.push(format!("an innocent task is {label} (identity {id})"));
+            }
+            if judgment.right_run_failed {
+                complaints.push("a right run failed".to_owned());
+            }
+            if judgment.wrong_run_passed {
+                complaints.push("a wrong run passed".to_owned());
+            }
+            if args.needless && judgment.undecided_needlessly() {
+                complaints.push("undecided needlessly".to_owned());
+            }
+            complaints.join("; ")
+        }
+        Err(error) => {
+            tally.broken += 1;
+            format!("no answer: {error}")
+        }
+    };
+    if args.keep.is_some() || (!complaint.is_empty() && tally.violations + tally.broken <= args.show) {
+        let only = args.only.iter().map(|&fault| name_of(fault)).collect::<Vec<_>>().join(",");
+        let only = if only.is_empty() { only } else { format!(" --only {only}") };
+        let (_, levels, fault) = verdict.row;
+        println!(
+            "{levels}, {}: {complaint}: scripts/trials --seed {seed} --trials 1{only} --keep target/trials/kept",
+            name_of(fault)
+        );
+        if args.story || args.keep.is_some() {
+            println!("{}", verdict.story);
+        }
+        if args.keep.is_some() {
+            println!("  dumps: {}", dir.display());
+        }
+    }
+}

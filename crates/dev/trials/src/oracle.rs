@@ -1,0 +1,295 @@
+//! The oracle: judges an answer of `blame` by the truth of both runs and by the facts that the dumps have.
+//!
+//! # Who may be named
+//! A task is *named* if it is in `first_wrong`, labeled `wrong_here` or `fed`, or one of the two tasks of a
+//! `raced`. Only the truth decides who may be named, whatever was captured:
+//! - `wrong_here`: tasks that did something wrong. Their kernel computed something else, did not write, wrote
+//!   outside of its arguments, or got another scalar or buffer; or the task is one too many.
+//! - `raced`: the writer and the early reader of a race, as a pair.
+//! - `fed`: tasks that may be `wrong_here`, and tasks that *read* an element which differs from the golden run
+//!   and came from somewhere else: from uninitialized memory, from unrecorded code, from a host write that
+//!   provided other data, from a stray write, or from another task than in the golden run. If it came from the
+//!   same recorded task in both runs, then that task is wrong or inherits, and `fed` has a false source.
+//! - A task that only received such an element, without using it, is innocent.
+//!
+//! # What the verdict must be
+//! - A right run passes if something could be compared: a record with full content on both sides, or with
+//!   equal hashes. Noise and errors within the tolerance are right.
+//! - A wrong run fails if both dumps have the content of an element that a task wrote in one of the runs, the
+//!   element is outside its rule, and the two tasks are certainly partners.
+//!
+//! # When the answer must be decided
+//! Partners are certain if both dumps have all tasks, and both runs perform the same launches in the same
+//! order or every launch has its own name. Then:
+//! - A kernel that deviated must be named if some element that it wrote is visibly outside its rule, and both
+//!   dumps have everything that it may have read, within its rule. Hashes decide if they are equal. Unequal
+//!   hashes decide for integers, if the argument is a declared output or was equal before. If roles are not
+//!   declared, the order of all tasks must be known.
+//! - Other faults must be found if, in addition, all roles are declared, both dumps are full, and a task that
+//!   may be named has an element outside its rule.
+//! - Everything else may be `unknown`.
+
+use crate::answer::Answer;
+use crate::faults::{Fault, Guilt};
+use crate::machine::{ArgTrace, Source, TaskTrace};
+use crate::program::{Edges, Style};
+use crate::recording::{Capture, Content, Facts};
+
+/// One run: the truth and the facts of its dump.
+pub struct Run<'c> {
+    pub traces: &'c [TaskTrace],
+    pub facts: &'c Facts,
+    pub capture: Capture,
+}
+
+impl Run<'_> {
+    pub fn task(&self, id: usize) -> Option<&TaskTrace> {
+        self.traces.iter().find(|trace| trace.id == id)
+    }
+}
+
+/// Everything about one trial except for the answer.
+pub struct Case<'c> {
+    pub fault: Fault,
+    pub guilt: &'c Guilt,
+    pub style: &'c Style,
+    /// Whether every launch of a step has its own name.
+    pub has_names: bool,
+    pub actual: Run<'c>,
+    pub golden: Run<'c>,
+}
+
+/// What a trial shows about the answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Judgment {
+    pub is_decidable: bool,
+    pub named_first: bool,
+    pub named: bool,
+    /// Labels that accuse an innocent task: its identity and the label.
+    pub innocents: Vec<(usize, String)>,
+    pub right_run_failed: bool,
+    pub wrong_run_passed: bool,
+}
+
+impl Judgment {
+    pub fn is_violation(&self) -> bool {
+        !self.innocents.is_empty() || self.right_run_failed || self.wrong_run_passed
+    }
+
+    pub fn undecided_needlessly(&self) -> bool {
+        self.is_decidable && !self.named
+    }
+}
+
+impl Case<'_> {
+    pub fn judge(&self, answer: &Answer) -> Judgment {
+        let mut judgment = Judgment { is_decidable: self.is_decidable(), ..Judgment::default() };
+        for labeled in &answer.tasks {
+            let Some(id) = self.actual.facts.identity(labeled.task) else { continue };
+            let partner = labeled.raced_with.and_then(|task| self.actual.facts.identity(task));
+            match labeled.label.as_str() {
+                "wrong_here" | "fed" | "raced" if self.may_be(id, &labeled.label, partner) => {
+                    judgment.named = true;
+                }
+                "wrong_here" | "fed" | "raced" => judgment.innocents.push((id, labeled.label.clone())),
+                _ => {}
+            }
+        }
+        for (position, &task) in answer.first_wrong.iter().enumerate() {
+            let Some(id) = self.actual.facts.identity(task) else { continue };
+            let label = answer.label(task);
+            let is_cause = matches!(label, "wrong_here" | "fed" | "raced");
+            let may_be_named = match is_cause {
+                true => !judgment.innocents.iter().any(|(innocent, _)| *innocent == id),
+                false => self.is_guilty(id) || self.is_of_race(id),
+            };
+            if !may_be_named && !is_cause {
+                judgment.innocents.push((id, format!("first_wrong ({label})")));
+            }
+            judgment.named |= may_be_named;
+            judgment.named_first |= position == 0 && may_be_named;
+        }
+        let passes = answer.verdict == "pass";
+        judgment.right_run_failed = self.fault.is_right() && !passes && self.is_comparable();
+        judgment.wrong_run_passed = passes && self.is_visibly_wrong();
+        judgment
+    }
+
+    fn is_guilty(&self, id: usize) -> bool {
+        self.guilt.guilty.contains(&id)
+    }
+
+    fn is_of_race(&self, id: usize) -> bool {
+        self.guilt.race.is_some_and(|(writer, reader)| writer == id || reader == id)
+    }
+
+    fn may_be(&self, id: usize, label: &str, partner: Option<usize>) -> bool {
+        match label {
+            "raced" => {
+                self.is_of_race(id) && partner.is_none_or(|other| other != id && self.is_of_race(other))
+            }
+            "fed" => self.is_guilty(id) || self.reads_from_elsewhere(id),
+            _ => self.is_guilty(id),
+        }
+    }
+
+    /// Whether a task reads an element that differs and has another source than in the golden run.
+    fn reads_from_elsewhere(&self, id: usize) -> bool {
+        let (Some(actual), Some(golden)) = (self.actual.task(id), self.golden.task(id)) else { return false };
+        actual.args.iter().zip(&golden.args).any(|(actual, golden)| {
+            let count = actual.places.len().min(golden.places.len());
+            let mut read =
+                (0..count).filter(|&at| actual.read[at] && actual.before_of(at) != golden.before_of(at));
+            read.any(|at| self.is_elsewhere(actual.sources[at], golden.sources[at]))
+        })
+    }
+
+    fn is_elsewhere(&self, actual: Source, golden: Source) -> bool {
+        let is_of_task = match actual {
+            Source::Launch(_) => true,
+            Source::Host(id) => self.actual.facts.ids.iter().any(|(of, _)| *of == id) && !self.is_guilty(id),
+            Source::Garbage | Source::Stray(_) => false,
+        };
+        actual != golden || !is_of_task
+    }
+
+    /// Launches of both runs that are certainly partners.
+    fn pairs(&self) -> impl Iterator<Item = (&TaskTrace, &TaskTrace)> {
+        self.actual.traces.iter().filter_map(|actual| Some((actual, self.golden.task(actual.id)?)))
+    }
+
+    fn is_certain(&self) -> bool {
+        let has_all = !self.actual.capture.filters_tasks() && !self.golden.capture.filters_tasks();
+        has_all && (!self.fault.changes_structure() || self.has_names)
+    }
+
+    /// Whether both dumps have something that proves to be equal or right.
+    fn is_comparable(&self) -> bool {
+        self.is_certain()
+            && self.pairs().any(|(actual, golden)| {
+                let args = actual.args.iter().zip(&golden.args).enumerate();
+                args.into_iter().any(|(arg, (left, right))| match self.content(actual.id, arg, true) {
+                    (Content::Full, Content::Full) => true,
+                    (Content::None, _) | (_, Content::None) => false,
+                    _ => left.after == right.after,
+                })
+            })
+    }
+
+    fn content(&self, id: usize, arg: usize, is_after: bool) -> (Content, Content) {
+        let of = |run: &Run<'_>| run.facts.content(id, arg, is_after);
+        (of(&self.actual), of(&self.golden))
+    }
+
+    fn is_visibly_wrong(&self) -> bool {
+        self.is_certain() && self.pairs().any(|(actual, golden)| self.has_visible_error(actual, golden))
+    }
+
+    /// Whether both dumps show an element outside its rule that the task wrote in one of the runs.
+    fn has_visible_error(&self, actual: &TaskTrace, golden: &TaskTrace) -> bool {
+        actual.args.iter().zip(&golden.args).enumerate().any(|(arg, (left, right))| {
+            if left.places.len() != right.places.len() {
+                return false;
+            }
+            let is_wrong = (0..left.places.len()).any(|at| is_visible_error(left, right, at));
+            match self.content(actual.id, arg, true) {
+                (Content::Full, Content::Full) => is_wrong && self.shows_writes(actual.id, arg, left),
+                (Content::None, _) | (_, Content::None) => false,
+                _ => is_wrong && !left.element.is_float() && self.hash_accuses(actual.id, arg, left, right),
+            }
+        })
+    }
+
+    /// Whether the dumps show which elements were written: the role says so, or both contents are there.
+    fn shows_writes(&self, id: usize, arg: usize, trace: &ArgTrace) -> bool {
+        trace.role_known || self.content(id, arg, false) == (Content::Full, Content::Full)
+    }
+
+    fn hash_accuses(&self, id: usize, arg: usize, actual: &ArgTrace, golden: &ArgTrace) -> bool {
+        let (left, right) = self.content(id, arg, false);
+        let was_equal = left != Content::None && right != Content::None && actual.before == golden.before;
+        (actual.role_known && actual.access == crate::program::Access::Write) || was_equal
+    }
+
+    /// Whether the facts decide who is at fault, as the documentation of this module says.
+    fn is_decidable(&self) -> bool {
+        if self.fault.is_right() || !self.is_certain() {
+            return false;
+        }
+        let is_ordered = self.style.lanes == 1 || self.style.edges == Edges::Complete;
+        let roles_known = self.actual.traces.iter().flat_map(|trace| &trace.args).all(|arg| arg.role_known);
+        if !is_ordered && !roles_known {
+            return false;
+        }
+        match self.fault {
+            Fault::Value
+            | Fault::Last
+            | Fault::Nan
+            | Fault::Stale
+            | Fault::Code
+            | Fault::Scalar
+            | Fault::Two => {
+                self.first_guilty().is_some_and(|(actual, golden)| self.proves_guilt(actual, golden))
+            }
+            _ => self.has_all_contents() && roles_known && is_ordered && self.has_names && self.shows_cause(),
+        }
+    }
+
+    /// The first launch that wrote something wrong, if it is guilty.
+    fn first_guilty(&self) -> Option<(&TaskTrace, &TaskTrace)> {
+        let is_wrong = |(actual, golden): &(&TaskTrace, &TaskTrace)| {
+            let mut args = actual.args.iter().zip(&golden.args);
+            args.any(|(left, right)| {
+                let count = left.places.len().min(right.places.len());
+                (0..count)
+                    .any(|at| left.after_of(at) != right.after_of(at) && is_visible_error(left, right, at))
+            })
+        };
+        self.pairs().find(is_wrong).filter(|(actual, _)| self.is_guilty(actual.id))
+    }
+
+    fn proves_guilt(&self, actual: &TaskTrace, golden: &TaskTrace) -> bool {
+        let inputs_are_right =
+            actual.args.iter().zip(&golden.args).enumerate().all(|(arg, (left, right))| {
+                if left.role_known && !left.access.reads() {
+                    return true;
+                }
+                match self.content(actual.id, arg, false) {
+                    (Content::None, _) | (_, Content::None) => false,
+                    (Content::Full, Content::Full) => (0..left.places.len())
+                        .all(|at| !left.element.is_outside(left.before_of(at), right.before_of(at))),
+                    _ => left.before == right.before,
+                }
+            });
+        let has_scalars = |run: &Run<'_>| run.facts.scalars.get(&actual.id).copied().unwrap_or(true);
+        inputs_are_right
+            && has_scalars(&self.actual)
+            && has_scalars(&self.golden)
+            && self.has_visible_error(actual, golden)
+    }
+
+    fn has_all_contents(&self) -> bool {
+        let is_full = |run: &Run<'_>| {
+            run.capture.is_complete() && run.facts.content.values().all(|content| *content == Content::Full)
+        };
+        is_full(&self.actual) && is_full(&self.golden)
+    }
+
+    /// Whether a task that may be named wrote something that is visibly wrong.
+    fn shows_cause(&self) -> bool {
+        self.pairs().any(|(actual, golden)| {
+            let may_be_named = self.is_guilty(actual.id)
+                || self.guilt.race.is_some_and(|(_, reader)| reader == actual.id)
+                || self.reads_from_elsewhere(actual.id);
+            may_be_named && self.has_visible_error(actual, golden)
+        })
+    }
+}
+
+/// Whether an element counts as written and is outside its rule.
+fn is_visible_error(actual: &ArgTrace, golden: &ArgTrace, at: usize) -> bool {
+    let (left, right) = (actual.after_of(at), golden.after_of(at));
+    let changed = |trace: &ArgTrace| trace.written[at] && trace.before_of(at) != trace.after_of(at);
+    let declared = actual.role_known && (actual.written[at] || golden.written[at]);
+    (declared || changed(actual) || changed(golden)) && actual.element.is_outside(left, right)
+}

@@ -1,0 +1,12 @@
+//! The result of one trial, whatever its backend.
+
+use crate::oracle::Judgment;
+use crate::tally::Row;
+
+pub struct Verdict {
+    pub row: Row,
+    /// An error if `blame` gave no answer.
+    pub judgment: Result<Judgment, String>,
+    /// What happened, for a person who looks for the cause.
+    pub story: String,
+}
