@@ -9,6 +9,7 @@ use tensortap_judge::{Depth, Outcome, Rule, TensorType, Verdict, compare_hashes}
 use tensortap_sync::parallel::both;
 
 use super::likely::{self, RecordedRun};
+use super::lost_order;
 use super::observed;
 use super::producers::{derive, has_only_outputs, is_near_equal_output, lacking_of, mark, near_equal_of};
 use super::sources;
@@ -21,9 +22,9 @@ use super::{
 };
 use crate::compare::{LiveGolden, Side, compare, record_side};
 use crate::error::AnalysisError;
-use crate::evidence::{Gatherer, Recording};
+use crate::evidence::{Evidence, Gatherer, Recording, holds_output_of};
 use crate::graph::{TaskGraph, load_with_progress, steps_of_golden};
-use crate::labels::{ArgStatus, InputFacts, Status, TaskStatus, label_tasks};
+use crate::labels::{ArgStatus, InputFacts, Races, Status, TaskStatus, label_tasks};
 use crate::matching::{MatchOptions, Matching, match_tasks};
 use crate::provenance::InputProvenance;
 
@@ -70,8 +71,9 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     let derived = derive(&graph, &mut statuses, &lacking, &provenance);
     let near_outputs = near_equal_of(&compared_args, DumpStage::AfterCompletion);
     near.extend(lacking.iter().filter(|&&input| is_near_equal_output(&graph, &near_outputs, input)));
-    let (uninitialized, lost_order) =
-        observed::classify((dump, golden), (&graph, &theirs), &certain, &statuses);
+    let recordings = (Recording { dump, graph: &graph }, Recording { dump: golden, graph: &theirs });
+    let uninitialized = observed::uninitialized(golden, (&graph, &theirs), &certain, &statuses);
+    let lost_order = lost_order::find(recordings, &certain, &statuses)?;
     let runs = (RecordedRun { dump, graph: &graph }, RecordedRun { dump: golden, graph: &theirs });
     // Filtered or lost tasks may have ordered others, so a race cannot be claimed.
     let likely_races = match observed::lacks_tasks(dump) || observed::lacks_tasks(golden) {
@@ -85,10 +87,10 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
         let task = graph.task(place);
         !task.argument(arg_index).is_some_and(|arg| values::is_value(&graph, task, arg))
     });
-    let recordings = (Recording { dump, graph: &graph }, Recording { dump: golden, graph: &theirs });
     let gatherer = Gatherer::new(recordings, &matching, &rules, options.other_dtypes);
     let evidence = gatherer.gather(&statuses, &|| work.check_canceled())?;
     drop(rules);
+    let overwriters = overwriters(recordings.0, &evidence)?;
     let other_values = other_values(&wiring);
     let (wiring_changed, other_buffers) = (wiring_changed(&wiring), other_buffers(&wiring));
     let other_sources = other_sources.into_iter().map(|(arg, source)| (arg, source.description)).collect();
@@ -101,6 +103,7 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
         uninitialized,
         lost_order,
         likely_races,
+        overwriters,
         other_values,
         evidence: Some(evidence),
     };
@@ -185,6 +188,26 @@ fn other_buffers(wiring: &[WiringDifference]) -> HashMap<(usize, u16), Option<u1
         _ => None,
     };
     wiring.iter().filter_map(of).collect()
+}
+
+/// For inputs that no task in order explains: a task that ran out of order and whose output they hold.
+fn overwriters(run: Recording<'_>, evidence: &Evidence) -> Result<HashMap<(usize, u16), usize>, FormatError> {
+    let mut found = HashMap::new();
+    // With unknown roles, the order is known from edges and not from times.
+    if run.graph.observations().is_some() {
+        return Ok(found);
+    }
+    let races = Races::of(run.graph);
+    for ((place, arg_index), holder) in evidence.changed_inputs() {
+        let Some(arg) = run.graph.task(place).argument(arg_index) else { continue };
+        for other in races.possible_overwriters(place, arg, holder) {
+            if holds_output_of(run, (arg, DumpStage::BeforeDispatch), run.graph.task(other))? {
+                found.insert((place, arg_index), other);
+                break;
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// Arguments passed by value that differ in more than addresses.

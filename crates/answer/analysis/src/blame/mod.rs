@@ -9,6 +9,7 @@ mod buffers;
 mod golden;
 mod isolated;
 mod likely;
+mod lost_order;
 pub(crate) mod observed;
 mod producers;
 mod reference;

@@ -1,7 +1,7 @@
 //! Evidence for arguments with unknown roles, from comparing two recordings of the same program:
-//! uninitialized memory and lost order.
+//! uninitialized memory.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use tensortap_abi::DumpStage;
 use tensortap_format::{Argument, Dump, FormatError, Task};
@@ -14,25 +14,19 @@ use crate::matching::Matching;
 /// Larger contents are not read.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// Values by task position and argument in the dump.
-type Args<T> = HashMap<(usize, u16), T>;
-
-/// Classifies arguments outside their rules. The first result has the arguments that no task of either run
-/// wrote before. The second has the arguments with a lost order: a task may have written them, the golden
-/// orders the two tasks, and the dump does not; the value is that task. If the golden was filtered, the first
-/// result is empty, because a missing task may have written. If the dump was filtered, the second is empty,
-/// because a missing task may have ordered the others.
-pub(super) fn classify(
-    (dump, golden): (&Dump, &Dump),
+/// Arguments outside their rules before their tasks that no task of either run wrote before. Empty if the golden was
+/// filtered, because a missing task may have written. A complete golden proves that no task writes it, even if the dump
+/// was filtered.
+pub(super) fn uninitialized(
+    golden: &Dump,
     (graph, theirs): (&TaskGraph, &TaskGraph),
     matching: &Matching,
     statuses: &[TaskStatus],
-) -> (HashSet<(usize, u16)>, Args<usize>) {
-    let (mut uninitialized, mut lost_order) = (HashSet::new(), Args::new());
-    let (is_filtered, is_golden_filtered) = (lacks_tasks(dump), lacks_tasks(golden));
-    let Some((seen, golden)) = graph.observations().zip(theirs.observations()) else {
-        return (uninitialized, lost_order);
-    };
+) -> HashSet<(usize, u16)> {
+    let mut uninitialized = HashSet::new();
+    if graph.observations().is_none() || theirs.observations().is_none() || lacks_tasks(golden) {
+        return uninitialized;
+    }
     for task in graph.tasks().iter() {
         let (Some(partner), TaskStatus::Compared(args)) =
             (matching.partner[task.place()], &statuses[task.place()])
@@ -41,37 +35,14 @@ pub(super) fn classify(
         };
         let partner = theirs.task(partner);
         for (arg, status) in task.arguments().zip(args).filter(|(arg, _)| !arg.is_scalar()) {
-            let is_outside = status.before == Status::Outside;
-            if !is_outside && status.after != Status::Outside {
-                continue;
-            }
-            let key = (task.place(), arg.arg_index);
-            let there = partner.argument(arg.arg_index);
+            let there = partner.argument(arg.arg_index).filter(|_| status.before == Status::Outside);
             let is_never_written = |there| is_never_written((graph, task, arg), (theirs, partner, there));
-            // A complete golden proves that no task writes it, even if the dump was filtered.
-            if is_outside && !is_golden_filtered && there.is_some_and(is_never_written) {
-                uninitialized.insert(key);
-            }
-            let is_ordered_there = |&other: &usize| {
-                matching.partner[other]
-                    .is_some_and(|other| !golden.order().are_unordered(other, partner.place()))
-            };
-            // If the order of the later task is not fully known, nothing was lost for certain.
-            let is_known = |other: &usize| !seen.order().is_unknown(task.place().max(*other));
-            let lost = seen.unordered(task, arg).tasks.into_iter();
-            let lost: Vec<usize> = lost.filter(is_known).filter(is_ordered_there).collect();
-            // Prefer the task that produced it in the golden.
-            let is_producer = |other: &&usize| {
-                let outputs = there.map(|there| theirs.producers_of(there)).unwrap_or_default();
-                outputs.iter().any(|output| matching.partner[**other] == Some(output.task))
-            };
-            let lost_one = lost.iter().find(is_producer).or(lost.last()).filter(|_| !is_filtered);
-            if let Some(&other) = lost_one {
-                lost_order.insert(key, other);
+            if there.is_some_and(is_never_written) {
+                uninitialized.insert((task.place(), arg.arg_index));
             }
         }
     }
-    (uninitialized, lost_order)
+    uninitialized
 }
 
 /// How two partner tasks treated memory that differed between the runs and was uninitialized.

@@ -1,12 +1,15 @@
 //! Captured contents, and which of their elements differ or changed.
 
 use tensortap_abi::DumpStage;
-use tensortap_format::{Argument, ArgumentSnapshot, Dump, FormatError};
+use tensortap_format::{Argument, ArgumentSnapshot, Dump, FormatError, Task};
 use tensortap_judge::{Comparison, TensorType};
 
 use super::spans::{Spans, differing};
 use super::{ArgPair, Gatherer, Recording};
 use crate::compare::unless_gone;
+use crate::graph::TensorView;
+use crate::graph::view::pieces;
+use crate::provenance::{CompareUnit, SharedRange, shared_ranges};
 
 /// Larger contents are not read: such an argument is judged as one piece.
 const MAX_BYTES: u64 = 256 << 20;
@@ -51,6 +54,71 @@ pub(super) fn changed(run: Recording<'_>, arg: Argument<'_>) -> Result<ChangedEl
         }
         _ => ChangedElements::Unknown,
     })
+}
+
+/// Whether an argument holds at a stage what another task wrote there. Memory that both use must be equal, and the
+/// other task must have changed it or be known to write it. Without contents, equal hashes of the same view decide.
+///
+/// # Errors
+/// A file cannot be read.
+pub(crate) fn holds_output_of(
+    run: Recording<'_>,
+    (arg, stage): (Argument<'_>, DumpStage),
+    other: Task<'_>,
+) -> Result<bool, FormatError> {
+    let Some(own) = TensorView::of(arg) else { return Ok(false) };
+    for written in other.outputs().filter(|written| !written.is_scalar() && !written.is_unchanged()) {
+        let Some(theirs) = TensorView::of(written).filter(|theirs| theirs.shares(&own)) else { continue };
+        if own.is_same_view(&theirs)
+            && let Some((held, wrote)) =
+                arg.captured(stage).and_then(ArgumentSnapshot::hash).zip(written.hash_after())
+        {
+            if held == wrote {
+                return Ok(true);
+            }
+            continue;
+        }
+        let Some((own, theirs)) = pieces(&own).zip(pieces(&theirs)) else { continue };
+        let Some(held) = content(run.dump, arg, stage)? else { continue };
+        let Some(wrote) = content(run.dump, written, DumpStage::AfterCompletion)? else { continue };
+        let halves = arg.dtype.bits() < 8 || written.dtype.bits() < 8;
+        let shared = shared_ranges(&own, &theirs, CompareUnit::HalfByte);
+        let is_equal = |range: &SharedRange| {
+            let all = Spans::of_unsorted(vec![range.here as u64..(range.here + range.len) as u64]);
+            equal_part(&held, &wrote, range, halves) == all
+        };
+        if !shared.is_empty() && shared.iter().all(is_equal) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The positions of a shared range at which two contents are equal.
+pub(super) fn equal_part(own: &[u8], theirs: &[u8], range: &SharedRange, halves: bool) -> Spans {
+    let (here, len) = (range.here as u64, range.len as u64);
+    let all = Spans::of_unsorted(vec![here..here + len]);
+    let is_byte_aligned = range.here % 2 == 0 && range.there % 2 == 0 && range.len % 2 == 0;
+    if is_byte_aligned {
+        let bytes = |content: &[u8], at: usize| content.get(at / 2..(at + range.len) / 2).map(<[u8]>::to_vec);
+        let Some((own, theirs)) = bytes(own, range.here).zip(bytes(theirs, range.there)) else {
+            return Spans::default();
+        };
+        let differs = differing(&own, &theirs, halves);
+        let moved = differs.iter().map(|span| span.start + here..span.end + here).collect();
+        return all.without(&Spans::of_unsorted(moved));
+    }
+    let half = |content: &[u8], at: usize| {
+        content.get(at / 2).map(|byte| if at % 2 == 0 { byte & 0xf } else { byte >> 4 })
+    };
+    let mut same = Spans::default();
+    for n in 0..range.len {
+        let (one, other) = (half(own, range.here + n), half(theirs, range.there + n));
+        if one.is_some() && one == other {
+            same.push(here + n as u64..here + n as u64 + 1);
+        }
+    }
+    same
 }
 
 impl Gatherer<'_> {

@@ -3,8 +3,8 @@
 use tensortap_abi::DumpStage;
 use tensortap_format::{Argument, ArgumentSnapshot, FormatError, Task};
 
-use super::content::content;
-use super::spans::{Spans, differing};
+use super::content::{content, equal_part};
+use super::spans::Spans;
 use super::{ArgPair, ErrorOrigin, Gatherer, InputEvidence, Mark, Marks};
 use crate::compare::{damage, unless_gone};
 use crate::graph::view::{Piece, piece_count, pieces};
@@ -351,31 +351,4 @@ fn is_fresh(graph: &TaskGraph, pair: ArgPair<'_>) -> bool {
 fn is_fresh_in_golden(graph: &TaskGraph, pair: ArgPair<'_>) -> bool {
     let Some(seen) = graph.observations() else { return false };
     seen.allocation(pair.partner, pair.other).is_some() && !seen.is_host_writable(pair.partner, pair.other)
-}
-
-/// The positions of a shared range at which two contents are equal.
-fn equal_part(own: &[u8], theirs: &[u8], range: &SharedRange, halves: bool) -> Spans {
-    let (here, len) = (range.here as u64, range.len as u64);
-    let all = Spans::of_unsorted(vec![here..here + len]);
-    let is_byte_aligned = range.here % 2 == 0 && range.there % 2 == 0 && range.len % 2 == 0;
-    if is_byte_aligned {
-        let bytes = |content: &[u8], at: usize| content.get(at / 2..(at + range.len) / 2).map(<[u8]>::to_vec);
-        let Some((own, theirs)) = bytes(own, range.here).zip(bytes(theirs, range.there)) else {
-            return Spans::default();
-        };
-        let differs = differing(&own, &theirs, halves);
-        let moved = differs.iter().map(|span| span.start + here..span.end + here).collect();
-        return all.without(&Spans::of_unsorted(moved));
-    }
-    let half = |content: &[u8], at: usize| {
-        content.get(at / 2).map(|byte| if at % 2 == 0 { byte & 0xf } else { byte >> 4 })
-    };
-    let mut same = Spans::default();
-    for n in 0..range.len {
-        let (one, other) = (half(own, range.here + n), half(theirs, range.there + n));
-        if one.is_some() && one == other {
-            same.push(here + n as u64..here + n as u64 + 1);
-        }
-    }
-    same
 }

@@ -42,6 +42,7 @@ use crate::blame::RuleTable;
 use crate::graph::{OutputRef, TaskGraph};
 use crate::labels::{ArgStatus, Status, TaskStatus};
 use crate::matching::Matching;
+pub(crate) use content::holds_output_of;
 use spans::Spans;
 pub(crate) use undefined::UninitializedUse;
 
@@ -189,6 +190,18 @@ impl Evidence {
     pub fn is_left_wrong(&self, task: usize, arg_index: u16) -> bool {
         let counts = |origin| !matches!(origin, ErrorOrigin::Uninitialized | ErrorOrigin::Unknown(_));
         self.has_origin(OutputRef { task, arg_index }, counts)
+    }
+
+    /// The arguments that differ before their tasks and are not, or not only, what an earlier task left there wrong;
+    /// with the last holder if it left something else.
+    pub fn changed_inputs(&self) -> impl Iterator<Item = ((usize, u16), Option<OutputRef>)> + '_ {
+        self.inputs.iter().filter_map(|(key, input)| {
+            input.marks.0.iter().find_map(|mark| match mark.origin {
+                ErrorOrigin::Changed(holder) => Some((*key, Some(holder))),
+                ErrorOrigin::External => Some((*key, None)),
+                _ => None,
+            })
+        })
     }
 
     /// Why it is not known whether an argument left its task wrong, if that is not known.

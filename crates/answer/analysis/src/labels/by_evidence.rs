@@ -46,13 +46,10 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
                 return self.unordered_cause(seen, node, arg);
             }
         } else {
-            let race = self.races.race_for(task, arg, output);
-            if race.kind == RaceKind::ReadTooEarly
-                || race.kind == RaceKind::Overwritten && self.graph.gap.is_none()
-            {
-                return Cause::Raced(race);
+            if self.races.started_before_end(task, output.task) {
+                return Cause::Raced(Race { other: output.task, kind: RaceKind::ReadTooEarly });
             }
-            if let Some(race) = self.lost_order(task, arg) {
+            if let Some(race) = self.overwriter(task, arg).or_else(|| self.lost_order(task, arg)) {
                 return Cause::Raced(race);
             }
         }
@@ -150,7 +147,7 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
         if let Some(seen) = seen {
             return self.without_producer_cause(seen, node, arg);
         }
-        self.races.overwriter(task, arg).map_or_else(|| self.external_words(task, arg), Cause::Raced)
+        self.overwriter(task, arg).map_or_else(|| self.external_words(task, arg), Cause::Raced)
     }
 
     fn uninitialized_cause(&self, task: usize, arg: Argument<'_>) -> Cause {
@@ -159,6 +156,12 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
             Some(seen) => self.without_producer_cause(seen, node, arg),
             None => Cause::Fed(UNINITIALIZED.into()),
         }
+    }
+
+    /// A task out of order whose output an argument holds.
+    fn overwriter(&self, task: usize, arg: Argument<'_>) -> Option<Race> {
+        let &other = self.inputs.overwriters.get(&(task, arg.arg_index))?;
+        Some(Race { other, kind: RaceKind::Overwritten })
     }
 
     /// The task that should have written an argument before, as in the golden, but that nothing orders with this one.

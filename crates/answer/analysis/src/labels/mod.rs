@@ -20,6 +20,7 @@ mod race;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 pub use labeler::{label_isolated, label_tasks};
+pub(crate) use race::Races;
 pub use race::{LikelyRace, Race, RaceKind};
 
 use crate::evidence::Evidence;
@@ -141,6 +142,9 @@ pub struct InputFacts {
     pub lost_order: HashMap<(usize, u16), usize>,
     /// A likely race for the argument, with its description.
     pub likely_races: HashMap<(usize, u16), (LikelyRace, String)>,
+    /// For arguments that are not what the last task left there: a task whose output they hold although it should not
+    /// have written there yet, or no longer.
+    pub overwriters: HashMap<(usize, u16), usize>,
     /// Arguments passed by value that differ in more than addresses.
     pub other_values: HashSet<(usize, u16)>,
     /// Where every differing element came from, if the baseline is a dump.

@@ -45,7 +45,7 @@ pub struct LikelyRace {
 }
 
 /// Finds races between the tasks of a graph.
-pub(super) struct Races<'g> {
+pub(crate) struct Races<'g> {
     graph: &'g TaskGraph,
     times: TaskTimes,
 }
@@ -89,6 +89,19 @@ impl<'g> Races<'g> {
         let mut early = self.times.later_but_started_before(task, start);
         let wrote = early.find(|&other| writes(self.graph.task(other)).any(|view| view.shares(&here)));
         wrote.map(|other| Race { other, kind: RaceKind::Overwritten })
+    }
+
+    /// Tasks that may have written an input out of order, by their times: after the last holder, or although they come
+    /// later. Only contents show which of them did.
+    pub fn possible_overwriters(
+        &self,
+        task: usize,
+        arg: Argument<'_>,
+        holder: Option<OutputRef>,
+    ) -> Vec<usize> {
+        let between = holder.and_then(|holder| self.between(task, arg, holder));
+        let early = self.overwriter(task, arg);
+        between.into_iter().chain(early).map(|race| race.other).collect()
     }
 
     /// A task that ran after the producer of an input had completed and overwrote the producer's output: too
