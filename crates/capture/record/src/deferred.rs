@@ -177,6 +177,7 @@ impl ThreadRecorder {
     fn takes(&mut self, task: &mut Task, stage: DumpStage, tensor: &Tensor<'_>) -> Result<bool, RecordError> {
         self.core.check()?;
         if !task.check()? {
+            self.filtered(task, 1);
             return Ok(false);
         }
         check_position(tensor.arg)?;

@@ -56,7 +56,8 @@ pub struct TaskInfo {
     pub submitted_ns: u64,
     /// Whether all its arguments are marked, for level `marked`.
     pub marked: bool,
-    /// Expected number of records, which is counted as filtered if a filter refuses the task.
+    /// Expected number of records, which is counted as filtered if a filter refuses the task; 0 to count them as they
+    /// come.
     pub records: u32,
 }
 
@@ -103,7 +104,8 @@ pub struct Task {
     /// Whether the record of its beginning was dropped.
     dropped: u32,
     work_dims: u32,
-    reserved0: u32,
+    /// Whether a filter refused it without knowing its number of records: they are counted as they come.
+    uncounted: u32,
     global_size: [u64; 3],
     global_offset: [u64; 3],
     shared_bytes: u32,
@@ -148,7 +150,7 @@ impl Task {
             group: info.group,
             dropped: 0,
             work_dims: info.work_dims.into(),
-            reserved0: 0,
+            uncounted: 0,
             global_size: info.global_size,
             global_offset: info.global_offset,
             shared_bytes: info.shared_bytes,
@@ -212,8 +214,15 @@ impl Task {
         self.func_id
     }
 
-    pub(crate) fn refuse(&mut self) {
+    pub(crate) fn refuse(&mut self, is_counted: bool) {
         self.state = REFUSED;
+        self.uncounted = (!is_counted).into();
+    }
+
+    /// Whether its refused records are counted as they come.
+    #[inline]
+    pub(crate) fn is_uncounted(&self) -> bool {
+        self.uncounted != 0
     }
 
     /// Sets the outcome of the record of its beginning.

@@ -126,7 +126,7 @@ impl ThreadRecorder {
             let outcome = self.lane.task(&task.record());
             task.began(outcome);
         } else {
-            task.refuse();
+            task.refuse(info.records > 0);
         }
         task.captured_for(self.lane.end());
         Ok(task)
@@ -208,7 +208,7 @@ impl ThreadRecorder {
     ) -> Result<Outcome, RecordError> {
         self.core.check()?;
         if !task.check()? {
-            return Ok(Outcome::Filtered);
+            return Ok(self.filtered(task, count));
         }
         let now = self.lane.begin();
         let (mut worst, mut first_error) = (Outcome::Recorded, None);
@@ -223,6 +223,14 @@ impl ThreadRecorder {
         }
         task.captured_for(self.lane.end());
         first_error.map_or(Ok(worst), Err)
+    }
+
+    /// Counts records of a task that a filter refused.
+    pub(crate) fn filtered(&mut self, task: &Task, records: usize) -> Outcome {
+        if task.is_uncounted() {
+            self.lane.count_filtered(records as u64);
+        }
+        Outcome::Filtered
     }
 
     #[inline]
@@ -307,7 +315,7 @@ impl ThreadRecorder {
     fn scalar_argument(&mut self, task: &mut Task, capture: ScalarCapture) -> Result<Outcome, RecordError> {
         self.core.check()?;
         if !task.check()? {
-            return Ok(Outcome::Filtered);
+            return Ok(self.filtered(task, 1));
         }
         check_position(capture.arg_index)?;
         task.has_scalar(capture.arg_index);
@@ -349,7 +357,7 @@ impl ThreadRecorder {
     ) -> Result<Outcome, RecordError> {
         self.core.check()?;
         if !task.check()? {
-            return Ok(Outcome::Filtered);
+            return Ok(self.filtered(task, 1));
         }
         check_position(arg)?;
         task.has_tensor(arg);
@@ -372,8 +380,9 @@ impl ThreadRecorder {
     pub fn end(&mut self, task: &mut Task) -> Result<Outcome, RecordError> {
         self.core.check()?;
         if !task.check()? {
+            let outcome = self.filtered(task, 1);
             task.end();
-            return Ok(Outcome::Filtered);
+            return Ok(outcome);
         }
         task.completed(self.lane.begin());
         let outcome = self.lane.task(&task.record());

@@ -176,6 +176,11 @@ impl<'m, H: HostLink> LaneRecorder<'m, H> {
         may_pass
     }
 
+    /// Counts records that a filter removed before they came here.
+    pub fn count_filtered(&mut self, records: u64) {
+        self.ledger.filtered(records, 0);
+    }
+
     /// Records a task at one of its stages.
     pub fn task(&mut self, task: &TaskRecord) -> Outcome {
         self.timed(|recorder| recorder.record_plain(*task))

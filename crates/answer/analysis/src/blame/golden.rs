@@ -73,15 +73,6 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     near.extend(lacking.iter().filter(|&&input| is_near_equal_output(&graph, &near_outputs, input)));
     let recordings = (Recording { dump, graph: &graph }, Recording { dump: golden, graph: &theirs });
     let uninitialized = observed::uninitialized(golden, (&graph, &theirs), &certain, &statuses);
-    let lost_order = lost_order::find(recordings, &certain, &statuses)?;
-    let runs = (RecordedRun { dump, graph: &graph }, RecordedRun { dump: golden, graph: &theirs });
-    // Filtered or lost tasks may have ordered others, so a race cannot be claimed.
-    let likely_races = match observed::lacks_tasks(dump) || observed::lacks_tasks(golden) {
-        true => HashMap::new(),
-        false => likely::races(runs, &certain, &statuses, &lost_order)?,
-    };
-    let described = |(key, race)| (key, (race, likely::describe(runs, &certain, key, race)));
-    let likely_races = likely_races.into_iter().map(described).collect();
     let mut never_written = uninitialized.clone();
     never_written.retain(|&(place, arg_index)| {
         let task = graph.task(place);
@@ -91,6 +82,15 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     let evidence = gatherer.gather(&statuses, &|| work.check_canceled())?;
     drop(rules);
     let overwriters = overwriters(recordings.0, &evidence)?;
+    let lost_order = lost_order::find(recordings, &certain, &statuses, &evidence)?;
+    let runs = (RecordedRun { dump, graph: &graph }, RecordedRun { dump: golden, graph: &theirs });
+    // Filtered or lost tasks may have ordered others, so a race cannot be claimed.
+    let likely_races = match observed::lacks_tasks(dump) || observed::lacks_tasks(golden) {
+        true => HashMap::new(),
+        false => likely::races(runs, &certain, &statuses, &lost_order)?,
+    };
+    let described = |(key, race)| (key, (race, likely::describe(runs, &certain, key, race)));
+    let likely_races = likely_races.into_iter().map(described).collect();
     let other_values = other_values(&wiring);
     let (wiring_changed, other_buffers) = (wiring_changed(&wiring), other_buffers(&wiring));
     let other_sources = other_sources.into_iter().map(|(arg, source)| (arg, source.description)).collect();
@@ -200,8 +200,12 @@ fn overwriters(run: Recording<'_>, evidence: &Evidence) -> Result<HashMap<(usize
     let races = Races::of(run.graph);
     for ((place, arg_index), holder) in evidence.changed_inputs() {
         let Some(arg) = run.graph.task(place).argument(arg_index) else { continue };
-        for other in races.possible_overwriters(place, arg, holder) {
-            if holds_output_of(run, (arg, DumpStage::BeforeDispatch), run.graph.task(other))? {
+        let stage = DumpStage::BeforeDispatch;
+        let differing = evidence.differing(place, arg_index, stage);
+        let is_in_order =
+            |other: &usize| run.graph.last_holders(arg).iter().any(|holder| holder.task == *other);
+        for other in races.possible_overwriters(place, arg, holder).into_iter().filter(|o| !is_in_order(o)) {
+            if holds_output_of(run, (arg, stage), &differing, run.graph.task(other))? {
                 found.insert((place, arg_index), other);
                 break;
             }

@@ -3,17 +3,17 @@
 use std::collections::HashMap;
 
 use tensortap_abi::DumpStage;
-use tensortap_format::{Argument, FormatError, Task};
+use tensortap_format::{Argument, ArgumentSnapshot, FormatError, Task};
 
 use super::observed::lacks_tasks;
-use crate::evidence::{Recording, holds_output_of};
+use crate::evidence::{Evidence, Recording, holds_output_of};
 use crate::labels::{Races, Status, TaskStatus};
 use crate::matching::Matching;
 use crate::observation::Order;
 
 /// For arguments outside their rules, by task and argument: a task that nothing orders with it here, although the golden
-/// orders the two. It is named only if the golden's content came from it, or if the argument holds what it wrote. Empty
-/// for filtered dumps, because a missing task may have ordered the others.
+/// orders the two. It is named only if the argument holds what it wrote too early, or if the golden holds what it wrote
+/// too late. Empty for filtered dumps, because a missing task may have ordered the others.
 ///
 /// # Errors
 /// A file cannot be read.
@@ -21,6 +21,7 @@ pub(super) fn find(
     (ours, golden): (Recording<'_>, Recording<'_>),
     matching: &Matching,
     statuses: &[TaskStatus],
+    evidence: &Evidence,
 ) -> Result<HashMap<(usize, u16), usize>, FormatError> {
     let mut found = HashMap::new();
     let is_outside = |status: &TaskStatus| match status {
@@ -32,8 +33,8 @@ pub(super) fn find(
     if lacks_tasks(ours.dump) || !statuses.iter().any(is_outside) {
         return Ok(found);
     }
-    let search =
-        LostOrderSearch { ours, golden, matching, partners: inverse(matching), by_times: ByTimes::of(ours) };
+    let (partners, by_times) = (inverse(matching), ByTimes::of(ours));
+    let search = LostOrderSearch { ours, golden, matching, evidence, partners, by_times };
     for task in ours.graph.tasks().iter() {
         let (Some(partner), TaskStatus::Compared(args)) =
             (matching.partner[task.place()], &statuses[task.place()])
@@ -64,6 +65,7 @@ struct LostOrderSearch<'r> {
     ours: Recording<'r>,
     golden: Recording<'r>,
     matching: &'r Matching,
+    evidence: &'r Evidence,
     partners: HashMap<usize, usize>,
     by_times: Option<ByTimes<'r>>,
 }
@@ -88,12 +90,11 @@ impl LostOrderSearch<'_> {
         (task, arg, stage): (Task<'_>, Argument<'_>, DumpStage),
         partner: Task<'_>,
     ) -> Result<Option<usize>, FormatError> {
-        let theirs = partner.argument(arg.arg_index);
-        let golden_outputs = theirs.map(|there| self.golden.graph.producers_of(there)).unwrap_or_default();
-        let producers = golden_outputs.iter().filter_map(|output| self.partners.get(&output.task).copied());
-        let producers: Vec<usize> = producers.collect();
-        let is_producer = |other: &usize| stage == DumpStage::BeforeDispatch && producers.contains(other);
-        let lost = match &self.by_times {
+        let Some(theirs) = partner.argument(arg.arg_index) else { return Ok(None) };
+        let golden_outputs = self.golden.graph.producers_of(theirs).iter();
+        let producers: Vec<usize> =
+            golden_outputs.filter_map(|output| self.partners.get(&output.task).copied()).collect();
+        let lost: Vec<usize> = match &self.by_times {
             Some(times) => {
                 let is_late = |&other: &usize| {
                     other != task.place()
@@ -104,15 +105,31 @@ impl LostOrderSearch<'_> {
             }
             None => self.unordered_here(task, arg, partner),
         };
-        if let Some(other) = lost.iter().copied().find(is_producer) {
-            return Ok(Some(other));
-        }
-        for other in lost {
-            if holds_output_of(self.ours, (arg, stage), self.ours.graph.task(other))? {
+        let differing = self.evidence.differing(task.place(), arg.arg_index, stage);
+        let mut late = Vec::new();
+        for &other in &lost {
+            let other_task = self.ours.graph.task(other);
+            let is_held = holds_output_of(self.ours, (arg, stage), &differing, other_task)?;
+            let Some(there) = self.matching.partner[other] else { continue };
+            // It wrote too early: in the golden it comes later.
+            if is_held && self.is_later_in_golden(partner.place(), there) {
                 return Ok(Some(other));
             }
+            // It wrote too late: the golden's content came from it, and this content did not.
+            let from = self.golden.graph.task(there);
+            let is_missing = !is_held
+                && producers.contains(&other)
+                && holds_output_of(self.golden, (theirs, stage), &differing, from)?;
+            late.extend(is_missing.then_some(other));
         }
-        Ok(None)
+        // Hashes do not show which of several tasks wrote the bytes that differ.
+        let is_stored = |arg: Argument<'_>| arg.captured(stage).is_some_and(ArgumentSnapshot::is_stored);
+        let is_clear = late.len() == 1 && (lost.len() == 1 || is_stored(arg) && is_stored(theirs));
+        Ok(late.first().copied().filter(|_| is_clear))
+    }
+
+    fn is_later_in_golden(&self, task: usize, other: usize) -> bool {
+        self.golden.graph.observations().is_some_and(|seen| seen.order().is_before(task, other))
     }
 
     /// Tasks that may have written an argument, that nothing orders with its task, and that the golden orders.

@@ -102,7 +102,10 @@ impl<'r> Gatherer<'r> {
         }
         let unowned = self.without_holder(pair);
         let left = std::mem::take(&mut answer.left);
-        answer.mark(&left, unowned);
+        // Without contents, other parts may be all that differs.
+        if how == Differs::All || answer.marks.is_empty() {
+            answer.mark(&left, unowned);
+        }
         Ok(InputEvidence {
             marks: Marks::joined(answer.marks),
             is_undefined: !answer.is_defined,

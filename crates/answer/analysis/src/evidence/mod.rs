@@ -36,6 +36,7 @@ mod undefined;
 use std::collections::HashMap;
 use std::ops::Range;
 
+use tensortap_abi::DumpStage;
 use tensortap_format::{Argument, Dump, FormatError, Task};
 
 use crate::blame::RuleTable;
@@ -43,7 +44,7 @@ use crate::graph::{OutputRef, TaskGraph};
 use crate::labels::{ArgStatus, Status, TaskStatus};
 use crate::matching::Matching;
 pub(crate) use content::holds_output_of;
-use spans::Spans;
+pub(crate) use spans::Spans;
 pub(crate) use undefined::UninitializedUse;
 
 /// Where a differing element came from.
@@ -211,6 +212,17 @@ impl Evidence {
             ErrorOrigin::Unknown(reason) => Some(self.reason(reason)),
             _ => None,
         })
+    }
+
+    /// The positions of an argument that differ at a stage.
+    pub fn differing(&self, task: usize, arg_index: u16, stage: DumpStage) -> Spans {
+        let marks = match stage {
+            DumpStage::BeforeDispatch => self.inputs.get(&(task, arg_index)).map(|input| &input.marks),
+            DumpStage::AfterCompletion => {
+                self.outputs.get(&OutputRef { task, arg_index }).map(|output| &output.marks)
+            }
+        };
+        marks.map(Marks::spans).unwrap_or_default()
     }
 
     /// The text of a reason.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// Sorted ranges that do not touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Spans(Vec<Range<u64>>);
+pub(crate) struct Spans(Vec<Range<u64>>);
 
 impl Spans {
     /// One range from the start.
@@ -101,7 +101,7 @@ impl Spans {
 }
 
 /// The positions at which two contents of equal size differ. Contents of 4-bit elements are compared by half-bytes.
-pub(super) fn differing(ours: &[u8], theirs: &[u8], halves: bool) -> Spans {
+pub(crate) fn differing(ours: &[u8], theirs: &[u8], halves: bool) -> Spans {
     /// Bytes that are compared at once, because most are equal.
     const CHUNK: usize = 256;
     let mut found = Spans::default();

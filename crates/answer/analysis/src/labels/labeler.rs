@@ -193,6 +193,11 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
             }) {
                 return finding(Label::Unknown, Some(reason.clone()), at(arg));
             }
+            // An input that was not captured may be the cause, rather than one that differs.
+            let missing = missing_input(node, args).filter(|_| !self.is_without_inputs(node));
+            if let Some(reason) = missing.filter(|_| self.inputs.evidence.is_some()) {
+                return finding(Label::Unknown, Some(reason), at(&wrong));
+            }
             if let Some((arg, what)) = outside.iter().find_map(|(a, c)| match c {
                 Cause::Fed(what) => Some((a, what)),
                 _ => None,
