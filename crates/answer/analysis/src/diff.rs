@@ -16,6 +16,7 @@ use crate::arrays::{ArrayAssignment, NO_ARRAY};
 use crate::blame::values::is_value;
 use crate::blame::{
     RuleTable, UnwrittenMemory, UnwrittenScan, UnwrittenShare, match_options, observed, scan_argument,
+    uncertain_partner,
 };
 use crate::compare::{self, Side, compare, is_gone, record_side};
 use crate::error::AnalysisError;
@@ -233,6 +234,11 @@ pub fn diff_dumps(
             None => (outcome, UnwrittenMemory::default()),
         };
         let never_written = unwritten.in_both == UnwrittenShare::All;
+        let doubt = place.and_then(|place| matching.uncertain.get(&place));
+        let outcome = match doubt.filter(|_| outcome.verdict == Verdict::Outside) {
+            Some(reason) => Outcome::unknown(uncertain_partner(reason)),
+            None => outcome,
+        };
         let (partner, order) = (Some(Partner::Record(Box::new(there))), place.unwrap_or(usize::MAX));
         Ok(DiffRow { record: *record, order, kernels, partner, rule, outcome, never_written, unwritten })
     })?;

@@ -1,11 +1,16 @@
 //! Finds nondeterminism: tasks with equal inputs and different outputs. Inputs and outputs are compared by
 //! hash.
+//!
+//! Several tasks of one run may have equal inputs and different outputs by nature: a kernel may depend on its address,
+//! a counter or a random number generator. So with several dumps, a task is compared with its partner in the first
+//! dump. A task without a certain partner is compared with all tasks of the first dump that have its inputs.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tensortap_format::{Dump, FormatError, Task};
 
 use crate::graph::{TaskGraph, load};
+use crate::matching::{MatchOptions, match_tasks};
 
 /// The properties that make two tasks repetitions of each other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -80,7 +85,8 @@ impl RepeatCheck {
 fn check(graphs: &[TaskGraph]) -> RepeatCheck {
     let mut result = RepeatCheck::default();
     let mut places: HashMap<RepeatKey, usize> = HashMap::new();
-    let mut groups: Vec<Vec<(Occurrence, Task<'_>)>> = Vec::new();
+    let mut groups: Vec<Vec<Member<'_>>> = Vec::new();
+    let partners = partners_in_first(graphs);
     for (dump, graph) in graphs.iter().enumerate() {
         for task in graph.tasks().iter() {
             result.tasks += 1;
@@ -92,13 +98,16 @@ fn check(graphs: &[TaskGraph]) -> RepeatCheck {
             if place == groups.len() {
                 groups.push(Vec::new());
             }
-            groups[place].push((Occurrence { dump, task_id: task.task_id }, task));
+            let occurrence = Occurrence { dump, task_id: task.task_id };
+            let in_first =
+                if dump == 0 { Some(task.place()) } else { partners[dump - 1].get(&task.place()).copied() };
+            groups[place].push(Member { occurrence, task, in_first });
         }
     }
     for group in groups.iter().filter(|g| g.len() > 1) {
         result.groups += 1;
         result.repeated += group.len() as u64;
-        result.differing.extend(differing(group));
+        result.differing.extend(differing(group, graphs.len() > 1));
     }
     result
 }
@@ -124,23 +133,63 @@ fn given(task: Task<'_>) -> Option<RepeatKey> {
     Some(RepeatKey { kernels: task.kernel_names(), block_num: task.block_count(), args })
 }
 
-fn differing(group: &[(Occurrence, Task<'_>)]) -> Vec<RepeatDifference> {
-    let Some((_, first)) = group.first() else { return Vec::new() };
+/// A task of a group with equal inputs.
+struct Member<'g> {
+    occurrence: Occurrence,
+    task: Task<'g>,
+    /// Position of the same task in the first dump, if it is certain.
+    in_first: Option<usize>,
+}
+
+impl Member<'_> {
+    fn content(&self, arg_index: u16) -> Option<u128> {
+        self.task.argument(arg_index)?.hash_after()
+    }
+}
+
+/// For each dump after the first: the certain partner of each task in the first.
+fn partners_in_first(graphs: &[TaskGraph]) -> Vec<HashMap<usize, usize>> {
+    let Some((first, others)) = graphs.split_first() else { return Vec::new() };
+    let of = |other: &TaskGraph| {
+        let pairs = match_tasks(first, other, MatchOptions::default()).certain().partner;
+        pairs.into_iter().enumerate().filter_map(|(place, other)| Some((other?, place))).collect()
+    };
+    others.iter().map(of).collect()
+}
+
+fn differing(group: &[Member<'_>], are_several_dumps: bool) -> Vec<RepeatDifference> {
+    let Some(Member { task: first, .. }) = group.first() else { return Vec::new() };
     let mut all = Vec::new();
     for arg_index in first.outputs().map(|o| o.arg_index) {
         let mut contents: BTreeMap<u128, Vec<Occurrence>> = BTreeMap::new();
-        for (occurrence, task) in group {
-            if let Some(hash) = task.argument(arg_index).and_then(|a| a.hash_after()) {
-                contents.entry(hash).or_default().push(*occurrence);
+        for member in group {
+            if let Some(hash) = member.content(arg_index) {
+                contents.entry(hash).or_default().push(member.occurrence);
             }
         }
-        if contents.len() > 1 {
+        if contents.len() > 1 && (!are_several_dumps || differs_between_dumps(group, arg_index)) {
             let mut contents: Vec<_> = contents.into_iter().collect();
             contents.sort_by_key(|(_, tasks)| std::cmp::Reverse(tasks.len()));
             all.push(RepeatDifference { kernels: first.kernel_names(), arg_index, contents });
         }
     }
     all
+}
+
+/// Whether an output differs from that of the same task in the first dump, or from that of every task there which may be
+/// the same.
+fn differs_between_dumps(group: &[Member<'_>], arg_index: u16) -> bool {
+    let of_first = group.iter().filter(|member| member.occurrence.dump == 0);
+    let in_first: HashMap<usize, u128> =
+        of_first.filter_map(|member| Some((member.in_first?, member.content(arg_index)?))).collect();
+    let any: HashSet<u128> = in_first.values().copied().collect();
+    let later = group.iter().filter(|member| member.occurrence.dump > 0);
+    later.filter_map(|member| Some((member, member.content(arg_index)?))).any(
+        |(member, content)| match member.in_first.and_then(|place| in_first.get(&place)) {
+            Some(&same_task) => content != same_task,
+            None => !any.is_empty() && !any.contains(&content),
+        },
+    )
 }
 
 #[cfg(test)]
@@ -166,6 +215,22 @@ mod tests {
         assert_eq!((differing.arg_index, differing.contents.len()), (1, 2));
         assert_eq!(differing.contents[0].1.len(), 2);
         assert_eq!(differing.contents[1].1, [Occurrence { dump: 1, task_id: 7 }]);
+    }
+
+    #[test]
+    fn tasks_with_equal_inputs_may_differ_by_nature() {
+        let draws = |outputs: [&str; 3]| {
+            let task = |(id, output): (u64, &str)| {
+                TaskBuilder::new(id, "random").output(0x1000 * (id + 1), output).at(id)
+            };
+            graph((0..).zip(outputs).map(task).collect())
+        };
+        let same = check(&[draws(["a", "b", "c"]), draws(["a", "b", "c"])]);
+        assert!(same.passes() && same.repeated == 6, "{same:?}");
+        let swapped = check(&[draws(["a", "b", "c"]), draws(["a", "c", "b"])]);
+        assert_eq!((swapped.passes(), swapped.differing.len()), (false, 1));
+        let one_run = check(&[draws(["a", "b", "c"])]);
+        assert!(!one_run.passes(), "without a second run, nothing shows that they differ by nature");
     }
 
     #[test]

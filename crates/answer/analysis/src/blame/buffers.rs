@@ -2,10 +2,11 @@
 //!
 //! Addresses of two runs are unrelated, so buffers are paired. Allocations are paired in order as long as
 //! their sizes agree. Other buffers are paired when two matched tasks use both for the first time. If a task
-//! uses another buffer than the partner of the golden's, this is reported once and the new pair replaces the
-//! old one: a program that forgot to swap two buffers keeps using both the wrong way round.
+//! uses another buffer than the partner of the golden's, this is reported once, and both pairs count from then on: a
+//! program that forgot to swap two buffers keeps using both the wrong way round, and may also use them the right way
+//! again. A buffer with one address in both runs is never another buffer.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
 use tensortap_format::{AllocationEvent, Argument, Task};
@@ -20,6 +21,16 @@ use crate::matching::Matching;
 struct Buffer {
     allocation: Option<(u64, u64)>,
     offset: u64,
+}
+
+impl Buffer {
+    fn address(self) -> u64 {
+        self.allocation.map_or(0, |(_, address)| address).wrapping_add(self.offset)
+    }
+
+    fn whole(self) -> Buffer {
+        Buffer { offset: 0, ..self }
+    }
 }
 
 /// Arguments that are other buffers and whose content differs, in task order.
@@ -99,8 +110,11 @@ fn buffer_of(graph: &TaskGraph, task: Task<'_>, arg: Argument<'_>) -> Option<Buf
 /// Which buffers of the two runs correspond.
 #[derive(Default)]
 struct BufferPairs {
+    /// The first partner of each buffer.
     golden_of: HashMap<Buffer, Buffer>,
     dump_of: HashMap<Buffer, Buffer>,
+    /// Later pairs of buffers that had a different first partner.
+    later: HashSet<(Buffer, Buffer)>,
 }
 
 impl BufferPairs {
@@ -130,10 +144,14 @@ impl BufferPairs {
         of(&self.golden_of, ours)
     }
 
-    /// Whether two buffers may correspond: neither has a different partner.
+    /// Whether two buffers may correspond: they have the same address, they were a pair before, or neither has
+    /// a partner.
     fn agree(&self, (ours, golden): (Buffer, Buffer)) -> bool {
         let is_free = self.partner_of(ours).is_none() && of(&self.dump_of, golden).is_none();
-        is_free || self.partner_of(ours) == Some(golden)
+        let are_in_one_allocation = ours.allocation.is_some() && ours.offset == golden.offset;
+        let was_pair = self.later.contains(&(ours, golden))
+            || are_in_one_allocation && self.later.contains(&(ours.whole(), golden.whole()));
+        is_free || ours.address() == golden.address() || self.partner_of(ours) == Some(golden) || was_pair
     }
 
     /// Pairs the buffers of a task's arguments, if each buffer is only one argument on both sides.
@@ -143,18 +161,59 @@ impl BufferPairs {
             count(&|given| given.buffers.0 == ours) == 1 && count(&|given| given.buffers.1 == golden) == 1
         };
         for &ArgPair { buffers, .. } in given.iter().filter(|given| is_once(given.buffers)) {
-            if self.partner_of(buffers.0) != Some(buffers.1) {
-                self.pair(buffers.0, buffers.1);
+            let (ours, golden) = buffers;
+            if self.partner_of(ours).is_none() && of(&self.dump_of, golden).is_none() {
+                self.pair(ours, golden);
+            } else if !self.agree(buffers) {
+                self.later.insert(buffers);
             }
         }
     }
 }
 
 fn of(pairs: &HashMap<Buffer, Buffer>, one: Buffer) -> Option<Buffer> {
-    let whole = Buffer { offset: 0, ..one };
+    let whole = one.whole();
     let by_allocation = || {
         let partner = pairs.get(&whole).filter(|_| one.allocation.is_some())?;
         Some(Buffer { offset: one.offset, ..*partner })
     };
     pairs.get(&one).copied().or_else(by_allocation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::testing::{TaskBuilder, graph_of};
+
+    /// Three tasks of one buffer each, with the content before and after each task.
+    fn run(buffers: [u64; 3], contents: [&str; 3]) -> TaskGraph {
+        let task = |(id, (&address, content)): (u64, (&u64, &str))| {
+            TaskBuilder::new(id, "step").unknown_role(address, content, &format!("{content}'")).at(id * 10)
+        };
+        graph_of((0..).zip(buffers.iter().zip(contents)).map(task).collect(), &[], None)
+    }
+
+    /// The tasks that use other buffers than in the golden.
+    fn tasks_with_other_buffers(dump: &TaskGraph, golden: &TaskGraph) -> Vec<usize> {
+        let matching = Matching { partner: vec![Some(0), Some(1), Some(2)], ..Matching::default() };
+        differences(dump, golden, &matching).iter().map(|difference| difference.task).collect()
+    }
+
+    #[test]
+    fn a_buffer_that_was_once_used_in_place_of_another_is_right_again_later() {
+        let golden = run([0x1000, 0x2000, 0x1000], ["a", "b", "c"]);
+        let (same, elsewhere) = ([0x1000, 0x1000, 0x1000], [0x7000, 0x7000, 0x7000]);
+        for addresses in [same, elsewhere] {
+            let dump = run(addresses, ["a", "wrong", "also wrong"]);
+            assert_eq!(tasks_with_other_buffers(&dump, &golden), [1], "{addresses:x?}");
+        }
+    }
+
+    #[test]
+    fn a_buffer_with_one_address_in_both_runs_is_not_another() {
+        // The second task uses the first buffer; the third is right, and only its content is wrong.
+        let golden = run([0x1000, 0x2000, 0x2000], ["a", "b", "c"]);
+        let dump = run([0x1000, 0x1000, 0x2000], ["a", "wrong", "also wrong"]);
+        assert_eq!(tasks_with_other_buffers(&dump, &golden), [1]);
+    }
 }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use tensortap_abi::DumpStage;
 use tensortap_format::{Argument, ArgumentSnapshot, Dump, FormatError};
-use tensortap_judge::{Depth, Outcome, Rule, TensorType, compare_hashes};
+use tensortap_judge::{Depth, Outcome, Rule, TensorType, Verdict, compare_hashes};
 use tensortap_sync::parallel::both;
 
 use super::likely::{self, RecordedRun};
@@ -48,14 +48,18 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     let mut compared_args: Vec<Vec<ComparedArg>> = vec![Vec::new(); graph.len()];
     let mut statuses = unmatched_statuses(&graph, &matching);
     for (&(ours, _), (args, compared)) in pairs.iter().zip(results) {
-        statuses[ours] = TaskStatus::Compared(args);
-        compared_args[ours] = compared;
+        (statuses[ours], compared_args[ours]) = match matching.uncertain.get(&ours) {
+            Some(reason) => unless_outside(args, compared, reason),
+            None => (TaskStatus::Compared(args), compared),
+        };
     }
-    let mut wiring = wiring::differences((dump, golden), (&graph, &theirs), &matching);
+    // Only certain pairs are evidence of how tasks are connected.
+    let certain = matching.certain();
+    let mut wiring = wiring::differences((dump, golden), (&graph, &theirs), &certain);
     let (other_sources, misdirected) = sources::differences((&graph, &theirs), &matching, &statuses, &wiring);
     wiring.retain(|difference| sources::is_evidence(difference, &misdirected));
     wiring.extend(other_sources.values().map(|source| source.difference.clone()));
-    wiring.extend(values::differences((dump, golden), (&graph, &theirs), &matching)?);
+    wiring.extend(values::differences((dump, golden), (&graph, &theirs), &certain)?);
     wiring.sort_by_key(|difference| difference.task);
     let mut near = near_equal_inputs(&graph, &theirs, &pairs, &statuses);
     let bare = pairs.iter().filter(|&&(_, other)| has_only_outputs(theirs.task(other)));
@@ -67,14 +71,14 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     let near_outputs = near_equal_of(&compared_args, DumpStage::AfterCompletion);
     near.extend(lacking.iter().filter(|&&input| is_near_equal_output(&graph, &near_outputs, input)));
     let (mut uninitialized, lost_order) =
-        observed::classify((dump, golden), (&graph, &theirs), &matching, &statuses);
+        observed::classify((dump, golden), (&graph, &theirs), &certain, &statuses);
     let runs = (RecordedRun { dump, graph: &graph }, RecordedRun { dump: golden, graph: &theirs });
     // Filtered or lost tasks may have ordered others, so a race cannot be claimed.
     let likely_races = match observed::lacks_tasks(dump) || observed::lacks_tasks(golden) {
         true => HashMap::new(),
-        false => likely::races(runs, &matching, &statuses, &lost_order)?,
+        false => likely::races(runs, &certain, &statuses, &lost_order)?,
     };
-    let described = |(key, race)| (key, (race, likely::describe(runs, &matching, key, race)));
+    let described = |(key, race)| (key, (race, likely::describe(runs, &certain, key, race)));
     let likely_races = likely_races.into_iter().map(described).collect();
     let mut never_written = uninitialized.clone();
     never_written.retain(|&(place, arg_index)| {
@@ -84,7 +88,7 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     let written_over = observed::excuse_uninitialized(
         (dump, golden),
         (&graph, &theirs),
-        &matching,
+        &certain,
         &uninitialized,
         &mut statuses,
     )?;
@@ -202,6 +206,28 @@ fn near_equal_inputs(
         }
     }
     near
+}
+
+/// The evidence of a pair that is not certain: agreement counts, a difference does not, because the difference may be
+/// that of two unrelated tasks.
+fn unless_outside(
+    args: Vec<ArgStatus>,
+    mut compared: Vec<ComparedArg>,
+    reason: &str,
+) -> (TaskStatus, Vec<ComparedArg>) {
+    if args.iter().all(|arg| arg.before != Status::Outside && arg.after != Status::Outside) {
+        return (TaskStatus::Compared(args), compared);
+    }
+    let reason = uncertain_partner(reason);
+    for one in compared.iter_mut().filter(|one| one.outcome.verdict == Verdict::Outside) {
+        one.outcome = Outcome::unknown(reason.clone());
+    }
+    (TaskStatus::Unmatched(reason), compared)
+}
+
+/// Why a difference to the partner is no evidence.
+pub(crate) fn uncertain_partner(reason: &str) -> String {
+    format!("its partner in the golden is not certain: {reason}")
 }
 
 fn unmatched_statuses(graph: &TaskGraph, matching: &Matching) -> Vec<TaskStatus> {

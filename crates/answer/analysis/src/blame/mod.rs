@@ -21,7 +21,7 @@ mod unwritten;
 pub(crate) mod values;
 mod wiring;
 
-pub(crate) use golden::match_options;
+pub(crate) use golden::{match_options, uncertain_partner};
 pub use rerun::{Rerun, RerunCollector, RerunOutcome};
 pub(crate) use rules::RuleTable;
 pub use stopped::{StopKind, StoppedTask, refusal};

@@ -55,7 +55,7 @@ pub(super) fn differences(
                 continue;
             }
             let (here, golden) = (graph.producers_of(arg), theirs.producers_of(other));
-            if are_partners(matching, here, golden) {
+            if are_partners(matching, here, golden) || is_any_uncertain(matching, here, golden) {
                 continue;
             }
             let meant = golden.iter().find_map(|output| {
@@ -114,6 +114,15 @@ fn are_partners(matching: &Matching, here: &[OutputRef], golden: &[OutputRef]) -
     ours.sort_unstable();
     golden.sort_unstable();
     ours == golden
+}
+
+/// Whether one of these producers has no certain partner, so that they cannot be compared.
+fn is_any_uncertain(matching: &Matching, here: &[OutputRef], golden: &[OutputRef]) -> bool {
+    let is_uncertain = |place: usize| matching.uncertain.contains_key(&place);
+    let theirs = |output: &OutputRef| matching.partner.iter().position(|other| *other == Some(output.task));
+    !matching.uncertain.is_empty()
+        && (here.iter().any(|output| is_uncertain(output.task))
+            || golden.iter().any(|output| theirs(output).is_some_and(is_uncertain)))
 }
 
 /// Example: `what task 0x8 (accum) left; in the golden it comes from task 0x9 (accum), which is missing

@@ -13,7 +13,7 @@ pub(crate) mod view;
 mod writes;
 
 use tensortap_abi::DumpLevel;
-use tensortap_format::{Argument, Dump, FormatError, Tail, Task, TaskKey, Tasks, is_in_steps};
+use tensortap_format::{Argument, Dump, FormatError, Status, Tail, Task, TaskKey, Tasks, is_in_steps};
 use tensortap_values::content_hash;
 
 use crate::compare::unless_gone;
@@ -37,8 +37,20 @@ pub struct TaskGraph {
     pub gap: Option<String>,
     /// Whether unrecorded code may write between tasks, as in a recorded program.
     pub others_write: bool,
+    /// What the dump shows about the length of its run.
+    pub extent: RunExtent,
     /// Present if some roles are unknown.
     observations: Option<Box<Observations>>,
+}
+
+/// The length of a run, as far as its dump shows it. An extra launch shifts the ids of all later tasks, so ids of
+/// incomplete dumps are compared only if nothing suggests that the runs have different lengths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunExtent {
+    /// Number of records of the whole run: kept, filtered and lost ones. `None` if not known.
+    pub records: Option<u64>,
+    /// Whether the run or its dump ended early, so its last tasks are missing.
+    pub ended_early: bool,
 }
 
 /// The producers of an input.
@@ -227,6 +239,7 @@ pub fn load_with_progress(
     let gap = gap(dump, &tasks);
     Ok(TaskGraph {
         others_write: dump.info().is_of_program(),
+        extent: extent(dump),
         ..TaskGraph::build_with_progress(tasks, gap, watch)
     })
 }
@@ -240,6 +253,18 @@ pub fn steps_of_golden(golden: &Dump, steps: &[(u64, u64)], asked: &[(u64, u64)]
         [] if !steps.is_empty() && has_them() => steps.to_vec(),
         asked => asked.to_vec(),
     }
+}
+
+fn extent(dump: &Dump) -> RunExtent {
+    let footer = dump.footer().filter(|_| !dump.format().is_foreign());
+    let ended_early = footer.is_some_and(|footer| footer.status != Status::Complete)
+        || !dump.format().is_foreign() && dump.tail() != Tail::Closed;
+    // At level `marked`, records that are not marked are not counted.
+    let counts_all = !ended_early && dump.info().dump_level != DumpLevel::Marked as u32;
+    let records = footer.filter(|_| counts_all).map(|footer| {
+        dump.len().saturating_add(footer.filtered_records).saturating_add(footer.dropped_records())
+    });
+    RunExtent { records, ended_early }
 }
 
 /// Why writes may be missing from the dump.

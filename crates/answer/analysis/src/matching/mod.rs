@@ -5,33 +5,43 @@
 //! outputs, and the content of inputs that no task wrote. Content that a task wrote is not used, because it
 //! may be what is wrong.
 //!
-//! The matching goes from strict to loose criteria. First, tasks are paired that are unique under all
-//! criteria. Then criteria are dropped for the remaining tasks: scratch memory may hold any content, and an
-//! input of the whole graph may itself be wrong. If both dumps have the same ids, ids decide before the
-//! loosest criteria do. Tasks that no criterion distinguishes are interchangeable and are paired in order. If
-//! a dump is incomplete, kernels and order decide in the end.
+//! The matching goes from strict to loose criteria. First, tasks are paired that are unique under all criteria. Then
+//! ids decide, if they agree with every pair so far (see [`ids`]). Then criteria are dropped for the remaining tasks:
+//! scratch memory may hold any content, and an input of the whole graph may itself be wrong. Runs with different
+//! structure are aligned in submission order, queue by queue or scope by scope (see [`align`]).
+//!
+//! A pair is certain if no other pair fits as well. Tasks that nothing distinguishes are paired in order, and
+//! [`Matching::uncertain`] has the reason. Interchangeable tasks are certain if the golden recorded equal contents for
+//! all of them, because then the choice changes nothing.
+//!
+//! If a dump lacks records, content without a producer may come from a task that was not captured. Then it is not used.
 //!
 //! Names of scopes and tasks come second. Among structurally equal tasks, equal names are paired first. Tasks
 //! that structure leaves over are paired by name before looser criteria. A name never separates tasks that
 //! structure pairs.
 //!
-//! With unknown roles, producers follow from observations, which differ where something is wrong. So tasks of
-//! one queue that look alike by themselves are paired first, from the beginning and from the end of the
-//! queue.
+//! With unknown roles, producers follow from observations, which differ where something is wrong. So the tasks of each
+//! queue are aligned first.
 //!
 //! If a dump has several steps, tasks are only paired within corresponding steps: steps of the same number,
 //! or of the same rank if the dumps have no step number in common.
 
+mod align;
+mod classes;
+mod ids;
+mod lanes;
 mod pairing;
 mod reasons;
 mod signature;
+mod stretches;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use tensortap_format::Tasks;
 
 use crate::graph::TaskGraph;
-use pairing::Pairing;
+use ids::{TrustedIds, lacks_tasks};
+use pairing::{Completeness, Pairing};
 use signature::{KernelKey, MatchCriteria, StepKey};
 
 /// Differences between the two dumps that the matching ignores.
@@ -50,10 +60,38 @@ pub struct MatchOptions {
 pub struct Matching {
     /// For each task of the first graph, its partner in the second.
     pub partner: Vec<Option<usize>>,
+    /// Pairs that are not certain, by the position of the first graph's task, with the reason in words. Such a
+    /// pair is never evidence against a task.
+    pub uncertain: HashMap<usize, String>,
+    /// Where the runs stop lining up. `None` if every task has a partner, or if a dump lacks tasks.
+    pub parts_at: Option<UnmatchedStretch>,
     /// Tasks of the first graph without a partner.
     pub only_first: Vec<UnmatchedTask>,
     /// Tasks of the second graph without a partner.
     pub only_second: Vec<UnmatchedTask>,
+}
+
+impl Matching {
+    /// The same pairs without those that are not certain.
+    #[must_use]
+    pub fn certain(&self) -> Matching {
+        let certain =
+            |(ours, other): (usize, &Option<usize>)| other.filter(|_| !self.uncertain.contains_key(&ours));
+        let partner = self.partner.iter().enumerate().map(certain).collect();
+        Matching { partner, uncertain: HashMap::new(), ..self.clone() }
+    }
+}
+
+/// Consecutive tasks of one queue, thread or scope without a partner, in submission order. The runs may have different
+/// numbers of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnmatchedStretch {
+    /// Position of the matched task of the first graph before them; `None` at the beginning.
+    pub after: Option<usize>,
+    /// Positions of the first graph's tasks.
+    pub first: Vec<usize>,
+    /// Positions of the second graph's tasks.
+    pub second: Vec<usize>,
 }
 
 /// A task without a partner.
@@ -79,33 +117,79 @@ pub fn match_tasks(first: &TaskGraph, second: &TaskGraph, options: MatchOptions)
         external_inouts: !options.ignore_float_dtype,
         inout_sources: true,
     };
-    let any_inout = MatchCriteria { external_inouts: false, ..exact };
-    let scratch = MatchCriteria { inout_sources: false, ..any_inout };
-    let by_shape = MatchCriteria { scalars: false, external_inputs: false, ..any_inout };
+    if let Some(partners) = ids::pairs_of_equal_numbering(first, second, &exact) {
+        return Matching { partner: partners.into_iter().map(Some).collect(), ..Matching::default() };
+    }
+    let complete = Completeness {
+        is_whole: [first, second].iter().all(|graph| graph.gap.is_none()),
+        lacks_tasks: [lacks_tasks(first), lacks_tasks(second)],
+    };
+    let pairing = Pairing::new(first, second, complete, options.threads);
+    Matcher { pairing, exact }.match_all()
+}
 
-    let mut pairing = Pairing::new(first, second, options.threads);
-    if first.observations().is_some() && second.observations().is_some() {
-        pairing.pair_queues(&by_shape);
-    }
-    pairing.pair_alike(&exact, true);
-    while pairing.pair_alike(&any_inout, false) || pairing.pair_alike(&scratch, false) {}
-    pairing.pair_alike(&any_inout, true);
-    pairing.pair_alike(&scratch, true);
-    pairing.pair_names(&by_shape);
-    if !pairing.is_done() && same_identities(first, second) {
-        pairing.pair_identities(&by_shape);
-    }
-    while pairing.pair_alike(&by_shape, false) {}
-    pairing.pair_alike(&by_shape, true);
-    pairing.pair_rest(&by_shape);
-    if !pairing.is_done() && (first.gap.is_some() || second.gap.is_some()) {
+/// The stages of a matching.
+struct Matcher<'g> {
+    pairing: Pairing<'g>,
+    exact: MatchCriteria,
+}
+
+impl Matcher<'_> {
+    fn match_all(self) -> Matching {
+        let Matcher { mut pairing, mut exact } = self;
+        let (first, second, complete) = (pairing.first, pairing.second, pairing.complete);
+        // Content without a producer may come from a task that was not captured.
+        exact.external_inputs &= complete.is_whole;
+        exact.external_inouts &= complete.is_whole;
+        let any_inout = MatchCriteria { external_inouts: false, ..exact };
+        let scratch = MatchCriteria { inout_sources: false, ..any_inout };
+        let by_shape = MatchCriteria { scalars: false, external_inputs: false, ..any_inout };
         let by_kernel = MatchCriteria { args: false, ..by_shape };
-        if same_identities(first, second) {
-            pairing.pair_identities(&by_kernel);
+        let alone = if complete.is_whole { by_shape } else { by_kernel };
+        let [colors, others] = pairing.local_colors(&alone);
+        let lanes = lanes::lane_pairs((first, second), [&colors, &others], exact.step);
+        pairing.note_positions(&lanes, [&colors, &others]);
+        let [named, other_named] = pairing.named_colors(&alone);
+        let by_name = [&named[..], &other_named[..]];
+
+        let are_observed = first.observations().is_some() && second.observations().is_some();
+        if are_observed {
+            pairing.align(&lanes, by_name, false);
         }
-        pairing.pair_rest(&by_kernel);
+        let ties = if complete.is_whole {
+            let ties = pairing.pair_unique(&exact).1;
+            pairing.pair_unique_names(&ties);
+            ties
+        } else {
+            pairing.pair_distinct(by_name[0], by_name[1]);
+            Vec::new()
+        };
+        let ids = ids::trusted_ids(first, second, pairing.certain_pairs(), &by_shape);
+        pairing.pair_identities(&ids, &by_shape);
+        if !complete.is_whole && matches!(ids, TrustedIds::All) {
+            // The other dump lacks the rest.
+            return pairing.finish(&by_shape, &lanes);
+        }
+        pairing.pair_ties(ties);
+        if !complete.is_whole {
+            pairing.align(&lanes, by_name, false);
+            pairing.pair_alike(&exact);
+        }
+        while pairing.pair_unique(&any_inout).0 || pairing.pair_unique(&scratch).0 {}
+        pairing.pair_alike(&any_inout);
+        pairing.pair_alike(&scratch);
+        pairing.align(&lanes, by_name, false);
+        pairing.pair_names(&by_shape);
+        while pairing.pair_unique(&by_shape).0 {}
+        pairing.align(&lanes, [&colors, &others], false);
+        pairing.pair_alike(&by_shape);
+        pairing.align(&lanes, [&colors, &others], true);
+        pairing.pair_rest(&by_shape);
+        if !complete.is_whole {
+            pairing.pair_rest(&by_kernel);
+        }
+        pairing.finish(&by_shape, &lanes)
     }
-    pairing.finish(&by_shape)
 }
 
 fn kernel_key(first: &TaskGraph, second: &TaskGraph) -> KernelKey {
@@ -127,11 +211,6 @@ fn kernel_key(first: &TaskGraph, second: &TaskGraph) -> KernelKey {
 fn step_key(first: &TaskGraph, second: &TaskGraph) -> StepKey {
     let (ours, theirs) = (first.tasks().steps(), second.tasks().steps());
     if ours.iter().any(|step| theirs.binary_search(step).is_ok()) { StepKey::Number } else { StepKey::Order }
-}
-
-fn same_identities(first: &TaskGraph, second: &TaskGraph) -> bool {
-    let keys = |graph: &TaskGraph| graph.tasks().iter().map(|t| t.key()).collect::<HashSet<_>>();
-    keys(first) == keys(second)
 }
 
 #[cfg(test)]

@@ -1,33 +1,66 @@
 //! Pairs tasks by criteria, from strict to loose.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::hash::Hash;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::OnceLock;
 
-use tensortap_format::{Task, TaskKey};
+use tensortap_format::Task;
 use tensortap_sync::parallel::both;
 
-use super::Matching;
+use super::align::{self, MAX_CELLS};
+use super::classes::kernels_of;
+use super::ids::{TrustedIds, namesake};
+use super::lanes::LanePair;
 use super::reasons::{MatchSide, unmatched};
 use super::signature::{ColorSum, MatchCriteria, hash_of};
+use super::{Matching, stretches};
 use crate::graph::TaskGraph;
+use crate::steps::Budget;
+
+/// The unpaired tasks of both graphs that look alike.
+pub(super) type Class = (Vec<usize>, Vec<usize>);
+
+/// What is known about the completeness of the two dumps.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Completeness {
+    /// Whether neither dump lacks writes. Only then is an input without a producer an external input.
+    pub is_whole: bool,
+    /// Whether each dump lacks tasks.
+    pub lacks_tasks: [bool; 2],
+}
 
 /// The pairs so far.
 pub(super) struct Pairing<'g> {
-    first: &'g TaskGraph,
-    second: &'g TaskGraph,
+    pub(super) first: &'g TaskGraph,
+    pub(super) second: &'g TaskGraph,
     partner: Vec<Option<usize>>,
     /// By task: the number of its pair, which is the position of the pair's first task.
-    pair_of_first: Vec<Option<usize>>,
-    pair_of_second: Vec<Option<usize>>,
+    pub(super) pair_of_first: Vec<Option<usize>>,
+    pub(super) pair_of_second: Vec<Option<usize>>,
+    /// By pair: why another pair fits as well.
+    pub(super) uncertain: HashMap<usize, String>,
+    pub(super) complete: Completeness,
+    /// By task of the first graph: the task at the same position of the same lane, if both lanes are alike.
+    pub(super) at_position: Vec<Option<usize>>,
+    /// By task of the first and of the second graph: the tasks that read its outputs.
+    consumers: OnceLock<[Vec<Vec<usize>>; 2]>,
     threads: usize,
 }
 
 impl<'g> Pairing<'g> {
     /// `threads` is the maximum number of threads.
-    pub fn new(first: &'g TaskGraph, second: &'g TaskGraph, threads: usize) -> Self {
-        let (ours, theirs) = (first.len(), second.len());
-        let (pair_of_first, pair_of_second) = (vec![None; ours], vec![None; theirs]);
-        Pairing { first, second, partner: vec![None; ours], pair_of_first, pair_of_second, threads }
+    pub fn new(first: &'g TaskGraph, second: &'g TaskGraph, complete: Completeness, threads: usize) -> Self {
+        Pairing {
+            first,
+            second,
+            partner: vec![None; first.len()],
+            pair_of_first: vec![None; first.len()],
+            pair_of_second: vec![None; second.len()],
+            uncertain: HashMap::new(),
+            complete,
+            at_position: vec![None; first.len()],
+            consumers: OnceLock::new(),
+            threads,
+        }
     }
 
     /// Whether one side has no unpaired task left.
@@ -35,50 +68,144 @@ impl<'g> Pairing<'g> {
         !self.pair_of_first.contains(&None) || !self.pair_of_second.contains(&None)
     }
 
-    /// Pairs tasks that look alike in their surroundings, if exactly one task on each side does. With
-    /// `several`, also pairs groups of equal size. Returns whether any pair was found.
-    pub fn pair_alike(&mut self, traits: &MatchCriteria, several: bool) -> bool {
+    /// The pairs that are certain.
+    pub fn certain_pairs(&self) -> impl Iterator<Item = (usize, usize)> + use<'_, 'g> {
+        let pairs = self.partner.iter().enumerate().filter_map(|(ours, theirs)| Some((ours, (*theirs)?)));
+        pairs.filter(|(ours, _)| !self.uncertain.contains_key(ours))
+    }
+
+    /// Pairs tasks that look alike in their surroundings, if exactly one task on each side does. Returns
+    /// whether any pair was found, and the larger classes of equal size.
+    pub fn pair_unique(&mut self, traits: &MatchCriteria) -> (bool, Vec<Class>) {
         if self.is_done() {
-            return false;
+            return (false, Vec::new());
         }
         let (colors, others) = self.both(
             || traits.colors(self.first, &self.pair_of_first),
             || traits.colors(self.second, &self.pair_of_second),
         );
-        let mut found = false;
+        let (mut found, mut ties) = (false, Vec::new());
         for (ours, theirs) in self.classes(&colors, &others) {
-            let one_to_one = ours.len() == 1 && theirs.len() == 1;
-            if one_to_one || several && ours.len() == theirs.len() {
-                self.pair_class(ours, theirs);
-                found = true;
+            match (&ours[..], &theirs[..]) {
+                (&[ours], &[theirs]) => {
+                    let doubt = self.doubt_by_surroundings(ours, theirs);
+                    self.pair(ours, theirs, doubt);
+                    found = true;
+                }
+                _ if ours.len() == theirs.len() => ties.push((ours, theirs)),
+                _ => {}
             }
         }
-        found
+        (found, ties)
     }
 
-    /// Pairs tasks of the same queue that look alike by themselves and have the same position, counted from
-    /// the beginning or from the end of the queue.
-    pub fn pair_queues(&mut self, traits: &MatchCriteria) {
-        let [ours, theirs] = self.local_colors(traits);
-        let queues = |graph: &TaskGraph| {
-            let mut queues: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
-            let tasks = graph.tasks().iter().filter(|task| task.queue != 0);
-            tasks.for_each(|task| queues.entry((task.step, task.queue)).or_default().push(task.place()));
-            // By task number, which is the order of submission. The order of execution may differ.
-            let number = |place: &usize| graph.task(*place).task_id;
-            queues.values_mut().for_each(|places| places.sort_by_key(number));
-            queues
+    /// Like [`Pairing::pair_unique`], and also pairs the members of larger classes.
+    pub fn pair_alike(&mut self, traits: &MatchCriteria) {
+        let (_, ties) = self.pair_unique(traits);
+        self.pair_ties(ties);
+    }
+
+    /// Pairs the members of classes whose scope and name no other member has.
+    pub fn pair_unique_names(&mut self, ties: &[Class]) {
+        for (ours, theirs) in ties {
+            let mut named: BTreeMap<u64, Class> = BTreeMap::new();
+            let names = |graph: &TaskGraph, place: usize| name_of(graph.task(place));
+            for &place in ours {
+                if let Some(name) = names(self.first, place) {
+                    named.entry(name).or_default().0.push(place);
+                }
+            }
+            for &place in theirs {
+                if let Some(name) = names(self.second, place) {
+                    named.entry(name).or_default().1.push(place);
+                }
+            }
+            for (ours, theirs) in named.into_values() {
+                if let (&[ours], &[theirs]) = (&ours[..], &theirs[..]) {
+                    self.pair(ours, theirs, None);
+                }
+            }
+        }
+    }
+
+    /// Pairs the members of classes. Tasks may have been paired since the classes were found.
+    pub fn pair_ties(&mut self, ties: Vec<Class>) {
+        for (mut ours, mut theirs) in ties {
+            ours.retain(|&place| self.pair_of_first[place].is_none());
+            theirs.retain(|&place| self.pair_of_second[place].is_none());
+            if ours.len() == theirs.len() {
+                self.pair_class(&ours, &theirs);
+            }
+        }
+    }
+
+    /// Pairs tasks that agree in these colors if one of the dumps has all tasks and no other task has that
+    /// color.
+    pub fn pair_distinct(&mut self, colors: &[u64], others: &[u64]) {
+        if self.complete.lacks_tasks == [true, true] {
+            return;
+        }
+        let count = |all: &[u64]| {
+            let mut counts: HashMap<u64, usize> = HashMap::new();
+            all.iter().for_each(|&color| *counts.entry(color).or_default() += 1);
+            counts
         };
-        let mut others = queues(self.second);
-        for (queue, first) in queues(self.first) {
-            let Some(second) = others.remove(&queue) else { continue };
-            let alike = |(a, b): &(&usize, &usize)| ours[**a] == theirs[**b];
-            let begin = first.iter().zip(&second).take_while(alike).count();
-            let (rest, other_rest) = (&first[begin..], &second[begin..]);
-            let end = rest.iter().rev().zip(other_rest.iter().rev()).take_while(alike).count();
-            let begins = first[..begin].iter().zip(&second[..begin]);
-            let ends = rest[rest.len() - end..].iter().zip(&other_rest[other_rest.len() - end..]);
-            begins.chain(ends).for_each(|(&a, &b)| self.pair(a, b));
+        let counts = (count(colors), count(others));
+        for (ours, theirs) in self.classes(colors, others) {
+            let color = &colors[ours[0]];
+            if counts.0.get(color) == Some(&1) && counts.1.get(color) == Some(&1) {
+                self.pair(ours[0], theirs[0], None);
+            }
+        }
+    }
+
+    /// Aligns the tasks of each lane in submission order. Certain pairs stay. With `ties`, also makes pairs
+    /// that are not certain.
+    pub fn align(&mut self, lanes: &[LanePair], colors: [&[u64]; 2], ties: bool) {
+        if self.is_done() {
+            return;
+        }
+        let arguments = self.first.tasks().argument_count() + self.second.tasks().argument_count();
+        let budget = Budget::of(arguments, MAX_CELLS);
+        let lacking = (self.complete.lacks_tasks == [true, true])
+            .then(|| "both dumps lack tasks, so their order does not identify this one".to_owned());
+        for lane in lanes {
+            let (ours, our_colors) = self.alignable(&lane.first, &self.pair_of_first, colors[0]);
+            let (theirs, their_colors) = self.alignable(&lane.second, &self.pair_of_second, colors[1]);
+            for pair in align::align(&our_colors, &their_colors, &budget) {
+                let (first, second) = (ours[pair.first], theirs[pair.second]);
+                if self.pair_of_first[first].is_some() || !pair.is_certain && !ties {
+                    continue;
+                }
+                let several =
+                    || format!("several tasks of {} in a row fit", kernels_of(self.first.task(first)));
+                let doubt = lacking.clone().or_else(|| (!pair.is_certain).then(several));
+                self.pair(first, second, doubt);
+            }
+        }
+    }
+
+    /// The tasks of a lane that take part in an alignment, with their colors: those that are unpaired, and
+    /// those whose pair is certain.
+    fn alignable(&self, lane: &[usize], pairs: &[Option<usize>], colors: &[u64]) -> (Vec<usize>, Vec<u64>) {
+        let color = |&place: &usize| match pairs[place] {
+            None => Some((place, colors[place])),
+            Some(pair) if self.uncertain.contains_key(&pair) => None,
+            Some(pair) => Some((place, hash_of(&("pair", pair)))),
+        };
+        lane.iter().filter_map(color).unzip()
+    }
+
+    /// Notes which tasks are at the same position in lanes that are alike.
+    pub fn note_positions(&mut self, lanes: &[LanePair], colors: [&[u64]; 2]) {
+        if self.complete.lacks_tasks == [true, true] {
+            return;
+        }
+        for lane in lanes {
+            let ours = lane.first.iter().map(|&place| colors[0][place]);
+            if ours.eq(lane.second.iter().map(|&place| colors[1][place])) {
+                lane.first.iter().zip(&lane.second).for_each(|(&a, &b)| self.at_position[a] = Some(b));
+            }
         }
     }
 
@@ -88,30 +215,31 @@ impl<'g> Pairing<'g> {
         if self.is_done() {
             return;
         }
-        let named = |graph: &TaskGraph, local: &[u64]| -> Vec<u64> {
-            let tasks = graph.tasks().iter().zip(local);
-            tasks.map(|(task, &local)| hash_of(&(name_of(task), local))).collect()
-        };
-        let [ours, theirs] = self.local_colors(traits);
-        let (colors, others) = (named(self.first, &ours), named(self.second, &theirs));
+        let [colors, others] = self.named_colors(traits);
         for (ours, theirs) in self.classes(&colors, &others) {
             if ours.len() == theirs.len() && name_of(self.first.task(ours[0])).is_some() {
-                self.pair_class(ours, theirs);
+                self.pair_class(&ours, &theirs);
             }
         }
     }
 
-    /// Pairs tasks with equal ids that look alike by themselves.
-    pub fn pair_identities(&mut self, traits: &MatchCriteria) {
-        let theirs: HashMap<TaskKey, usize> =
-            self.unpaired_second().map(|p| (self.second.task(p).key(), p)).collect();
+    /// Pairs tasks with equal ids that can be the same task.
+    pub fn pair_identities(&mut self, ids: &TrustedIds, traits: &MatchCriteria) {
+        let is_whole = self.complete.is_whole;
         for ours in self.unpaired_first().collect::<Vec<_>>() {
             let task = self.first.task(ours);
-            let local = |graph: &TaskGraph, place| traits.local(graph.tasks(), graph.task(place));
-            if let Some(&other) = theirs.get(&task.key())
-                && local(self.first, ours) == local(self.second, other)
-            {
-                self.pair(ours, other);
+            let other = namesake(traits.step, self.first, task, self.second)
+                .filter(|&other| self.pair_of_second[other].is_none());
+            let Some(other) = other.filter(|_| ids.may_trust(traits.step, self.first, task)) else {
+                continue;
+            };
+            let (here, there) = ((self.first.tasks(), task), (self.second.tasks(), self.second.task(other)));
+            let fits = match is_whole {
+                true => traits.local(here.0, here.1) == traits.local(there.0, there.1),
+                false => traits.is_compatible(here, there),
+            };
+            if fits {
+                self.pair(ours, other, None);
             }
         }
     }
@@ -122,26 +250,56 @@ impl<'g> Pairing<'g> {
             return;
         }
         let [colors, others] = self.local_colors(traits);
+        let mut surplus: HashMap<u64, i64> = HashMap::new();
+        colors.iter().for_each(|&color| *surplus.entry(color).or_default() += 1);
+        others.iter().for_each(|&color| *surplus.entry(color).or_default() -= 1);
         for (ours, theirs) in self.classes(&colors, &others) {
-            self.pair_class(ours, theirs);
+            match (&ours[..], &theirs[..]) {
+                // The last one is certain if both runs have equally many.
+                (&[ours], &[theirs]) => {
+                    let is_last = surplus.get(&colors[ours]) == Some(&0) && self.complete.is_whole;
+                    let doubt =
+                        || format!("the runs differ in the tasks of {}", kernels_of(self.first.task(ours)));
+                    let doubt = (!is_last).then(doubt);
+                    self.pair(ours, theirs, doubt);
+                }
+                _ => self.pair_class(&ours, &theirs),
+            }
         }
     }
 
     /// The final pairs, with reasons for the tasks without a partner.
-    pub fn finish(self, traits: &MatchCriteria) -> Matching {
+    pub fn finish(self, traits: &MatchCriteria, lanes: &[LanePair]) -> Matching {
+        let matched = Matching { partner: self.partner.clone(), ..Matching::default() };
         if self.pair_of_first.iter().chain(&self.pair_of_second).all(Option::is_some) {
-            return Matching { partner: self.partner, ..Matching::default() };
+            return Matching { uncertain: self.uncertain, ..matched };
         }
         let [ours, theirs] = self.local_colors(traits);
         let dump = MatchSide { graph: self.first, local_colors: ours, open: self.unpaired_first().collect() };
         let golden =
             MatchSide { graph: self.second, local_colors: theirs, open: self.unpaired_second().collect() };
         let [only_first, only_second] = unmatched(&dump, &golden);
-        Matching { partner: self.partner, only_first, only_second }
+        let parts_at = match self.complete.lacks_tasks {
+            [false, false] => {
+                stretches::first_stretch(self.first, &self.partner, &self.pair_of_second, lanes)
+            }
+            _ => None,
+        };
+        Matching { uncertain: self.uncertain, only_first, only_second, parts_at, ..matched }
     }
 
-    fn local_colors(&self, traits: &MatchCriteria) -> [Vec<u64>; 2] {
+    /// The colors of tasks by themselves.
+    pub fn local_colors(&self, traits: &MatchCriteria) -> [Vec<u64>; 2] {
         let of = |graph: &TaskGraph| graph.tasks().iter().map(|t| traits.local(graph.tasks(), t)).collect();
+        self.both(|| of(self.first), || of(self.second)).into()
+    }
+
+    /// The colors of tasks by themselves, with scope and name.
+    pub fn named_colors(&self, traits: &MatchCriteria) -> [Vec<u64>; 2] {
+        let of = |graph: &TaskGraph| {
+            let color = |task| hash_of(&(name_of(task), traits.local(graph.tasks(), task)));
+            graph.tasks().iter().map(color).collect()
+        };
         self.both(|| of(self.first), || of(self.second)).into()
     }
 
@@ -151,9 +309,9 @@ impl<'g> Pairing<'g> {
     }
 
     /// The unpaired tasks of each color, ordered by their first task.
-    fn classes(&self, colors: &[u64], others: &[u64]) -> Vec<(Vec<usize>, Vec<usize>)> {
+    fn classes(&self, colors: &[u64], others: &[u64]) -> Vec<Class> {
         let mut place_of: HashMap<u64, usize> = HashMap::new();
-        let mut classes: BTreeMap<usize, (Vec<usize>, Vec<usize>)> = BTreeMap::new();
+        let mut classes: BTreeMap<usize, Class> = BTreeMap::new();
         for ours in self.unpaired_first() {
             let place = *place_of.entry(colors[ours]).or_insert(ours);
             classes.entry(place).or_default().0.push(ours);
@@ -166,50 +324,35 @@ impl<'g> Pairing<'g> {
         classes.into_values().filter(|(_, theirs)| !theirs.is_empty()).collect()
     }
 
-    /// Pairs the members of a class. Criteria, in this order: equal producers and contents, equal producers,
-    /// equal contents, equal ids, position. Members with equal names are paired before all others.
-    fn pair_class(&mut self, mut ours: Vec<usize>, mut theirs: Vec<usize>) {
-        if ours.len() > 1 || theirs.len() > 1 {
-            let (ours, theirs) = (&mut ours, &mut theirs);
-            self.pair_by(ours, theirs, |g, t, p| Some((name_of(t)?, producing_pairs(g, t, p), contents(t))));
-            self.pair_by(ours, theirs, |g, t, p| Some((name_of(t)?, producing_pairs(g, t, p))));
-            self.pair_by(ours, theirs, |_, t, _| name_of(t));
-            self.pair_by(ours, theirs, |g, t, p| Some((producing_pairs(g, t, p), contents(t))));
-            self.pair_by(ours, theirs, |g, t, p| Some(producing_pairs(g, t, p)));
-            self.pair_by(ours, theirs, |_, t, _| Some(contents(t)));
-            self.pair_by(ours, theirs, |_, t, _| Some(t.key()));
+    /// Why a pair that is unique in its surroundings is not certain: a dump lacks tasks, or the surroundings
+    /// are not certain.
+    fn doubt_by_surroundings(&self, ours: usize, theirs: usize) -> Option<String> {
+        if self.complete.lacks_tasks != [false, false] {
+            return Some("a dump lacks tasks, and one of them may fit as well".into());
         }
-        for (ours, theirs) in ours.into_iter().zip(theirs) {
-            self.pair(ours, theirs);
+        if self.uncertain.is_empty() {
+            return None;
         }
+        let consumers = self.consumers.get_or_init(|| [self.first.consumers(), self.second.consumers()]);
+        let is_doubted = |pair: Option<usize>| pair.is_some_and(|pair| self.uncertain.contains_key(&pair));
+        let producer_is_doubted = |graph: &TaskGraph, place: usize, pairs: &[Option<usize>]| {
+            let outputs = graph.task(place).arguments().flat_map(|arg| graph.producers_of(arg));
+            outputs.into_iter().any(|output| is_doubted(pairs[output.task]))
+        };
+        let is_near_doubt = producer_is_doubted(self.first, ours, &self.pair_of_first)
+            || producer_is_doubted(self.second, theirs, &self.pair_of_second)
+            || consumers[0][ours].iter().any(|&task| is_doubted(self.pair_of_first[task]))
+            || consumers[1][theirs].iter().any(|&task| is_doubted(self.pair_of_second[task]));
+        is_near_doubt.then(|| "a task that it shares data with has no certain partner".into())
     }
 
-    fn pair_by<K: Hash + Eq>(
-        &mut self,
-        ours: &mut Vec<usize>,
-        theirs: &mut Vec<usize>,
-        key: impl Fn(&TaskGraph, Task<'_>, &[Option<usize>]) -> Option<K>,
-    ) {
-        let mut waiting: HashMap<K, VecDeque<usize>> = HashMap::new();
-        for &place in theirs.iter() {
-            if let Some(key) = key(self.second, self.second.task(place), &self.pair_of_second) {
-                waiting.entry(key).or_default().push_back(place);
-            }
-        }
-        ours.retain(|&place| {
-            let key = key(self.first, self.first.task(place), &self.pair_of_first);
-            let found = key.and_then(|key| waiting.get_mut(&key)).and_then(VecDeque::pop_front);
-            let Some(other) = found else { return true };
-            self.pair(place, other);
-            false
-        });
-        theirs.retain(|&place| self.pair_of_second[place].is_none());
-    }
-
-    fn pair(&mut self, ours: usize, theirs: usize) {
+    pub(super) fn pair(&mut self, ours: usize, theirs: usize, doubt: Option<String>) {
         self.partner[ours] = Some(theirs);
         self.pair_of_first[ours] = Some(ours);
         self.pair_of_second[theirs] = Some(ours);
+        if let Some(doubt) = doubt {
+            self.uncertain.insert(ours, doubt);
+        }
     }
 
     fn unpaired_first(&self) -> impl Iterator<Item = usize> + use<'_, 'g> {
@@ -222,13 +365,13 @@ impl<'g> Pairing<'g> {
 }
 
 /// Hash of a task's scope and name; `None` if it has neither.
-fn name_of(task: Task<'_>) -> Option<u64> {
+pub(super) fn name_of(task: Task<'_>) -> Option<u64> {
     let name = (task.scope(), task.task_name());
     (name != (None, None)).then(|| hash_of(&name))
 }
 
 /// Summary of the pairs that produced the inputs of a task.
-fn producing_pairs(graph: &TaskGraph, task: Task<'_>, pairs: &[Option<usize>]) -> ColorSum {
+pub(super) fn producing_pairs(graph: &TaskGraph, task: Task<'_>, pairs: &[Option<usize>]) -> ColorSum {
     let mut from = ColorSum::default();
     for arg in task.arguments() {
         for output in graph.producers_of(arg) {
@@ -237,9 +380,4 @@ fn producing_pairs(graph: &TaskGraph, task: Task<'_>, pairs: &[Option<usize>]) -
         }
     }
     from
-}
-
-/// Hashes of the inputs of a task.
-fn contents(task: Task<'_>) -> Vec<Option<u128>> {
-    task.inputs().map(|arg| arg.hash_before()).collect()
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use tensortap_format::{Argument, Task};
 
 use super::UnmatchedTask;
+use super::classes::kernels_of;
 use crate::graph::TaskGraph;
 
 /// One of the two graphs.
@@ -21,7 +22,7 @@ impl MatchSide<'_> {
     fn counts(&self) -> HashMap<(u64, String), usize> {
         let mut counts = HashMap::new();
         for task in self.graph.tasks().iter() {
-            *counts.entry((self.local_colors[task.place()], description(task))).or_default() += 1;
+            *counts.entry((self.local_colors[task.place()], kernels_of(task))).or_default() += 1;
         }
         counts
     }
@@ -32,11 +33,10 @@ pub(super) fn unmatched(dump: &MatchSide<'_>, golden: &MatchSide<'_>) -> [Vec<Un
     let counts = [dump, golden].map(MatchSide::counts);
     let of = |own: &MatchSide<'_>, other: &MatchSide<'_>, name: &str| -> Vec<UnmatchedTask> {
         // The first unmatched task for each kernel name.
-        let unmatched_tasks =
-            other.open.iter().rev().map(|&task| (description(other.graph.task(task)), task));
+        let unmatched_tasks = other.open.iter().rev().map(|&task| (kernels_of(other.graph.task(task)), task));
         let unmatched_tasks: HashMap<String, usize> = unmatched_tasks.collect();
         let reason = |task: usize| {
-            let runs = description(own.graph.task(task));
+            let runs = kernels_of(own.graph.task(task));
             let alike = (own.local_colors[task], runs);
             let [few, many] = counts.each_ref().map(|counts| counts.get(&alike).copied().unwrap_or(0));
             let runs = alike.1;
@@ -80,12 +80,4 @@ fn difference(here: Task<'_>, there: Task<'_>) -> Option<String> {
             None
         }
     })
-}
-
-/// The kernels of a task, else its name, else its operation.
-fn description(task: Task<'_>) -> String {
-    match &task.kernel_names()[..] {
-        [] => task.task_name().unwrap_or(task.facts().operation.name()).to_owned(),
-        kernels => kernels.join("+"),
-    }
 }

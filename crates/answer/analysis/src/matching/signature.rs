@@ -32,6 +32,16 @@ pub(super) enum StepKey {
     Order,
 }
 
+impl StepKey {
+    /// The step of a task, comparable between both dumps.
+    pub fn of(self, tasks: &Tasks, task: Task<'_>) -> u64 {
+        match self {
+            StepKey::Number => task.step.into(),
+            StepKey::Order => tasks.steps().partition_point(|&step| step < task.step) as u64,
+        }
+    }
+}
+
 /// The properties that must be equal for a pair.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MatchCriteria {
@@ -57,10 +67,7 @@ impl MatchCriteria {
     /// The color of a task by itself.
     pub fn local(&self, tasks: &Tasks, task: Task<'_>) -> u64 {
         let mut hasher = DefaultHasher::new();
-        match self.step {
-            StepKey::Number => task.step.hash(&mut hasher),
-            StepKey::Order => tasks.steps().binary_search(&task.step).ok().hash(&mut hasher),
-        }
+        self.step.of(tasks, task).hash(&mut hasher);
         for func_id in task.func_ids() {
             match self.kernel {
                 KernelKey::Name => tasks.kernel(func_id).map(|kernel| &kernel.name).hash(&mut hasher),
@@ -79,6 +86,32 @@ impl MatchCriteria {
             self.hash_arg(arg, &mut hasher);
         }
         hasher.finish()
+    }
+
+    /// Whether two tasks may be the same task of which the dumps captured different parts: nothing that both
+    /// captured differs.
+    pub fn is_compatible(
+        &self,
+        (tasks, task): (&Tasks, Task<'_>),
+        (others, other): (&Tasks, Task<'_>),
+    ) -> bool {
+        let are_recorded = task.is_recorded() && other.is_recorded();
+        let ignore_blocks = self.ignore_blocks || !are_recorded;
+        let alone = MatchCriteria { args: false, ignore_blocks, ..*self };
+        let agree = |ours: Option<&str>, theirs: Option<&str>| ours.zip(theirs).is_none_or(|(a, b)| a == b);
+        let of = |arg: Argument<'_>| {
+            let mut hasher = DefaultHasher::new();
+            self.hash_arg(arg, &mut hasher);
+            hasher.finish()
+        };
+        let same_arg =
+            |arg: Argument<'_>| other.argument(arg.arg_index).is_none_or(|there| of(arg) == of(there));
+        let totals = task.argument_total().zip(other.argument_total());
+        alone.local(tasks, task) == alone.local(others, other)
+            && agree(task.scope(), other.scope())
+            && agree(task.task_name(), other.task_name())
+            && totals.is_none_or(|(ours, theirs)| ours == theirs)
+            && task.arguments().all(same_arg)
     }
 
     fn hash_arg(&self, arg: Argument<'_>, hasher: &mut DefaultHasher) {
