@@ -155,6 +155,7 @@ impl Matcher<'_> {
         let are_observed = first.observations().is_some() && second.observations().is_some();
         if are_observed {
             pairing.align(&lanes, by_name, false);
+            pairing.pair_origins(&any_inout);
         }
         let ties = if complete.is_whole {
             let ties = pairing.pair_unique(&exact).1;
@@ -179,6 +180,7 @@ impl Matcher<'_> {
         pairing.pair_alike(&any_inout);
         pairing.pair_alike(&scratch);
         pairing.align(&lanes, by_name, false);
+        pairing.pair_origins(&any_inout);
         pairing.pair_names(&by_shape);
         while pairing.pair_unique(&by_shape).0 {}
         pairing.align(&lanes, [&colors, &others], false);

@@ -84,8 +84,25 @@ impl<'g> Pairing<'g> {
             || traits.colors(self.first, &self.pair_of_first),
             || traits.colors(self.second, &self.pair_of_second),
         );
+        self.pair_unique_colors(&colors, &others)
+    }
+
+    /// Pairs tasks that look alike together with everything that led to them, if exactly one task on each side
+    /// does.
+    pub fn pair_origins(&mut self, traits: &MatchCriteria) {
+        if self.is_done() {
+            return;
+        }
+        let (colors, others) = self.both(
+            || traits.colors_of_origins(self.first, &self.pair_of_first),
+            || traits.colors_of_origins(self.second, &self.pair_of_second),
+        );
+        self.pair_unique_colors(&colors, &others);
+    }
+
+    fn pair_unique_colors(&mut self, colors: &[u64], others: &[u64]) -> (bool, Vec<Class>) {
         let (mut found, mut ties) = (false, Vec::new());
-        for (ours, theirs) in self.classes(&colors, &others) {
+        for (ours, theirs) in self.classes(colors, others) {
             match (&ours[..], &theirs[..]) {
                 (&[ours], &[theirs]) => {
                     let doubt = self.doubt_by_surroundings(ours, theirs);

@@ -142,6 +142,19 @@ impl MatchCriteria {
         colors
     }
 
+    /// The color of every task including everything that led to it, but not what follows. So the tasks before an
+    /// additional one keep their colors.
+    pub fn colors_of_origins(&self, graph: &TaskGraph, pairs: &[Option<usize>]) -> Vec<u64> {
+        let mut colors: Vec<u64> = graph.tasks().iter().map(|t| self.local(graph.tasks(), t)).collect();
+        for place in 0..graph.len() {
+            colors[place] = match pairs[place] {
+                Some(pair) => hash_of(&("pair", pair)),
+                None => self.with_producers(graph, place, &colors),
+            };
+        }
+        colors
+    }
+
     fn with_producers(&self, graph: &TaskGraph, place: usize, colors: &[u64]) -> u64 {
         let mut hasher = DefaultHasher::new();
         colors[place].hash(&mut hasher);

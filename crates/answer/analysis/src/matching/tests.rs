@@ -1,3 +1,5 @@
+mod certain;
+
 use super::*;
 use tensortap_abi::DType;
 use tensortap_geometry::Layout;

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::assert_snapshot;
 use crate::dumps::Folder;
+use crate::folders::{Workshop, has_compilers};
 
 /// A folder with the dumps of a correct run and of a wrong one, in which the last element of the output of `mul` is wrong.
 fn right_and_wrong() -> Folder {
@@ -245,6 +246,60 @@ fn repeat_check_reports_different_outputs_for_equal_inputs() {
     assert_eq!(found["differing"][0]["kernels"], serde_json::json!(["mul"]));
     let alone = folder.tensortap("diff --repeat-check right");
     assert!(alone.code == Some(1) && alone.stdout.contains("nothing could be compared"), "{alone:?}");
+}
+
+/// A scene whose two tasks have no inputs, but write different values by nature: a part of the address of their output.
+const STAMPS: &str = r#"
+name = "stamps"
+about = "each task stamps its output with its address"
+[[tensor]]
+name = "one"
+dtype = "float32"
+shape = [64]
+role = "out"
+[[tensor]]
+name = "other"
+dtype = "float32"
+shape = [64]
+role = "out"
+[[kernel]]
+name = "stamp"
+source = "stamp.c"
+args = ["out to"]
+[[task]]
+kernel = "stamp"
+args = ["one"]
+[[task]]
+kernel = "stamp"
+args = ["other"]
+"#;
+const STAMP: &str = r"
+#include <tensortap.h>
+void kernel_entry(uint64_t *args)
+{
+    float *to = tt_f32(args, 0);
+    for (int i = 0; i < 64; i++)
+        to[i] = (float)((uint64_t)to / 64 % 65536);
+}
+";
+
+#[test]
+fn repeat_check_passes_if_tasks_with_equal_inputs_differ_by_nature() {
+    if !has_compilers() {
+        return;
+    }
+    let shop = Workshop::new();
+    shop.write("stamps/scene.toml", STAMPS);
+    shop.write("stamps/stamp.c", STAMP);
+    for out in ["one", "other"] {
+        let run = shop.call(&["run", "stamps", "--dump-tensor", "--out", out]);
+        assert_eq!(run.code, Some(0), "{run:?}");
+    }
+    let (code, found) = shop.json(&["diff", "--repeat-check", "one", "other"]);
+    assert_eq!((code, &found["differing"], &found["groups"]), (Some(0), &serde_json::json!([]), &1.into()));
+    // One run alone does not show that the difference is by nature.
+    let (code, found) = shop.json(&["diff", "--repeat-check", "one"]);
+    assert_eq!((code, found["differing"].as_array().map(Vec::len)), (Some(1), Some(1)), "{found}");
 }
 
 #[test]

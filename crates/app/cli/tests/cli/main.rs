@@ -5,6 +5,7 @@ mod args_alone;
 mod bench;
 mod blame_arrays;
 mod blame_evidence;
+mod blame_filtered;
 mod blame_orchestration;
 mod blame_rerun;
 #[path = "../common/mod.rs"]

@@ -8,6 +8,7 @@ mod next;
 mod program;
 mod programs;
 mod races;
+mod regions;
 mod sources;
 mod stopped;
 mod types;
