@@ -74,6 +74,16 @@ fn ids_of_a_filtered_dump_are_not_trusted_if_the_run_had_more_launches() {
 }
 
 #[test]
+fn equal_ids_of_two_filtered_dumps_are_not_trusted_if_the_runs_differ_in_length() {
+    let some = || scales(0..12).into_iter().filter(|task| [3, 5, 8].contains(&task.facts.task_id)).collect();
+    for (records, are_certain) in [(11, false), (10, true)] {
+        let matching = pairs(&filtered(some(), records), &filtered(some(), 10));
+        assert_eq!(matching.uncertain.is_empty(), are_certain, "{matching:?}");
+        assert!(matching.partner.iter().all(Option::is_some));
+    }
+}
+
+#[test]
 fn ids_that_contradict_a_certain_pair_are_not_trusted() {
     // The one task that is unlike the others has another id: all later ids are shifted.
     let (golden, dump) = (graph(scales_around("sum", 3, 4)), graph(scales_around("sum", 4, 3)));
