@@ -4,7 +4,7 @@
 //! their sizes agree. Other buffers are paired when two matched tasks use both for the first time. If a task
 //! uses another buffer than the partner of the golden's, this is reported once, and both pairs count from then on: a
 //! program that forgot to swap two buffers keeps using both the wrong way round, and may also use them the right way
-//! again. As long as all buffers with equal contents have equal addresses, a buffer with one address in both runs is the
+//! again. If the contents are equal, the new pair replaces the old one, which was only a guess. As long as all buffers with equal contents have equal addresses, a buffer with one address in both runs is the
 //! same buffer.
 
 use std::collections::{HashMap, HashSet};
@@ -111,11 +111,11 @@ fn buffer_of(graph: &TaskGraph, task: Task<'_>, arg: Argument<'_>) -> Option<Buf
 /// Which buffers of the two runs correspond.
 #[derive(Default)]
 struct BufferPairs {
-    /// The first partner of each buffer.
+    /// The partner of each buffer.
     golden_of: HashMap<Buffer, Buffer>,
     dump_of: HashMap<Buffer, Buffer>,
-    /// Later pairs of buffers that had a different first partner.
-    later: HashSet<(Buffer, Buffer)>,
+    /// Pairs that were used in place of those, with other contents.
+    wrong_uses: HashSet<(Buffer, Buffer)>,
     /// Whether some buffer with equal content has different addresses in the two runs. Then equal addresses
     /// mean nothing.
     have_other_addresses: bool,
@@ -153,13 +153,13 @@ impl BufferPairs {
     fn agree(&self, (ours, golden): (Buffer, Buffer)) -> bool {
         let is_free = self.partner_of(ours).is_none() && of(&self.dump_of, golden).is_none();
         let are_in_one_allocation = ours.allocation.is_some() && ours.offset == golden.offset;
-        let was_pair = self.later.contains(&(ours, golden))
-            || are_in_one_allocation && self.later.contains(&(ours.whole(), golden.whole()));
+        let was_pair = self.wrong_uses.contains(&(ours, golden))
+            || are_in_one_allocation && self.wrong_uses.contains(&(ours.whole(), golden.whole()));
         let is_at_same_address = !self.have_other_addresses && ours.address() == golden.address();
         is_free || is_at_same_address || self.partner_of(ours) == Some(golden) || was_pair
     }
 
-    /// Pairs the buffers of a task's arguments, if each buffer is only one argument on both sides.
+    /// Learns the pairs of a task's arguments, if each buffer is only one argument on both sides.
     fn learn(&mut self, given: &[ArgPair<'_>]) {
         let is_once = |(ours, golden): (Buffer, Buffer)| {
             let count = |of: &dyn Fn(&ArgPair<'_>) -> bool| given.iter().filter(|given| of(given)).count();
@@ -167,11 +167,13 @@ impl BufferPairs {
         };
         for one in given.iter().filter(|given| is_once(given.buffers)) {
             let buffers @ (ours, golden) = one.buffers;
-            self.have_other_addresses |= !one.differs() && ours.address() != golden.address();
-            if self.partner_of(ours).is_none() && of(&self.dump_of, golden).is_none() {
+            let is_free = self.partner_of(ours).is_none() && of(&self.dump_of, golden).is_none();
+            let has_equal_content = !one.differs();
+            self.have_other_addresses |= has_equal_content && ours.address() != golden.address();
+            if self.partner_of(ours) != Some(golden) && (is_free || has_equal_content) {
                 self.pair(ours, golden);
             } else if !self.agree(buffers) {
-                self.later.insert(buffers);
+                self.wrong_uses.insert(buffers);
             }
         }
     }

@@ -63,7 +63,10 @@ fn filtered_runs_name_no_task((scene, kernel): (&str, &str)) -> usize {
                 let document = blamed(&folder, dump, golden);
                 let case = format!("{scene} {runtime} {filter}: {dump} with {golden}");
                 assert_no_task_is_named(&document, &case);
-                assert!(document["compared"].as_u64() > Some(0) || dump == &one && golden == &other, "{case}");
+                assert!(
+                    document["compared"].as_u64() > Some(0) || dump == &one && golden == &other,
+                    "{case}"
+                );
                 variants += 1;
             }
         }
@@ -94,7 +97,8 @@ fn a_dump_of_three_tasks_and_one_argument_agrees_with_a_complete_golden() {
     folder.record(&format!("{run} --dump-task 0x100000005,0x10000000b,0x100000011 --dump-arg 1"), "e");
     let document = blamed(&folder, "e", "g");
     assert_eq!(document["compared"], 3, "{document}");
-    let labels: Vec<&Value> = document["tasks"].as_array().expect("tasks").iter().map(|t| &t["label"]).collect();
+    let labels: Vec<&Value> =
+        document["tasks"].as_array().expect("tasks").iter().map(|t| &t["label"]).collect();
     assert_eq!(labels, ["ok", "ok", "ok"], "{document}");
     let diff = folder.tensortap("diff e g --allow-unmatched");
     assert_eq!(diff.code, Some(0), "{diff:?}");
