@@ -1,10 +1,12 @@
 //! Arguments that are different buffers than in the golden, for dumps with unknown roles.
 //!
-//! Addresses of two runs are unrelated, so buffers are paired. Allocations are paired in order as long as
-//! their sizes agree. Other buffers are paired when two matched tasks use both for the first time. If a task
-//! uses another buffer than the partner of the golden's, this is reported once, and both pairs count from then on: a
-//! program that forgot to swap two buffers keeps using both the wrong way round, and may also use them the right way
-//! again. If the contents are equal, the new pair replaces the old one, which was only a guess. As long as all buffers with equal contents have equal addresses, a buffer with one address in both runs is the
+//! Addresses of two runs are unrelated, so buffers are paired. Allocations are paired in order as long as their sizes
+//! agree. Other buffers are paired when two matched tasks use both for the first time. If the contents are equal, a new
+//! pair replaces an older one, which was only a guess.
+//!
+//! If a task uses another buffer than the partner of the golden's, this is reported once, and both pairs count from then
+//! on. So a program that forgot to swap two buffers may keep using both the wrong way round, or use them the right way
+//! again. As long as all buffers with equal contents have equal addresses, a buffer with one address in both runs is the
 //! same buffer.
 
 use std::collections::{HashMap, HashSet};

@@ -70,6 +70,14 @@ pub(super) fn lacks_tasks(graph: &TaskGraph) -> bool {
     has_open_edge() || has_missing_ids(graph)
 }
 
+/// Whether a dump has every scalar of every task.
+pub(super) fn has_all_scalars(graph: &TaskGraph) -> bool {
+    graph.tasks().iter().all(|task| {
+        let captured = task.arguments().filter(|arg| arg.is_scalar()).count();
+        task.argument_total().is_some() && captured == task.scalar_count as usize
+    })
+}
+
 /// Whether the ids of some series do not begin at 0 or 1, or leave numbers out.
 fn has_missing_ids(graph: &TaskGraph) -> bool {
     let mut series: BTreeMap<Series, (u64, u64, u64)> = BTreeMap::new();
