@@ -1,10 +1,13 @@
 //! Arguments that are different buffers than in the golden, for dumps with unknown roles.
 //!
-//! Addresses of two runs are unrelated, so buffers are paired. Allocations are paired in order as long as
-//! their sizes agree. Other buffers are paired when two matched tasks use both for the first time. If a task
-//! uses another buffer than the partner of the golden's, this is reported once, and both pairs count from then on: a
-//! program that forgot to swap two buffers keeps using both the wrong way round, and may also use them the right way
-//! again. A buffer with one address in both runs is never another buffer.
+//! Addresses of two runs are unrelated, so buffers are paired. Allocations are paired in order as long as their sizes
+//! agree. Other buffers are paired when two matched tasks use both for the first time. If the contents are equal, a new
+//! pair replaces an older one, which was only a guess.
+//!
+//! If a task uses another buffer than the partner of the golden's, this is reported once, and both pairs count from then
+//! on. So a program that forgot to swap two buffers may keep using both the wrong way round, or use them the right way
+//! again. As long as all buffers with equal contents have equal addresses, a buffer with one address in both runs is the
+//! same buffer.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -110,11 +113,14 @@ fn buffer_of(graph: &TaskGraph, task: Task<'_>, arg: Argument<'_>) -> Option<Buf
 /// Which buffers of the two runs correspond.
 #[derive(Default)]
 struct BufferPairs {
-    /// The first partner of each buffer.
+    /// The partner of each buffer.
     golden_of: HashMap<Buffer, Buffer>,
     dump_of: HashMap<Buffer, Buffer>,
-    /// Later pairs of buffers that had a different first partner.
-    later: HashSet<(Buffer, Buffer)>,
+    /// Pairs that were used in place of those, with other contents.
+    wrong_uses: HashSet<(Buffer, Buffer)>,
+    /// Whether some buffer with equal content has different addresses in the two runs. Then equal addresses
+    /// mean nothing.
+    have_other_addresses: bool,
 }
 
 impl BufferPairs {
@@ -144,28 +150,32 @@ impl BufferPairs {
         of(&self.golden_of, ours)
     }
 
-    /// Whether two buffers may correspond: they have the same address, they were a pair before, or neither has
-    /// a partner.
+    /// Whether two buffers may correspond: they were a pair before, neither has a partner, or both have the
+    /// same address.
     fn agree(&self, (ours, golden): (Buffer, Buffer)) -> bool {
         let is_free = self.partner_of(ours).is_none() && of(&self.dump_of, golden).is_none();
         let are_in_one_allocation = ours.allocation.is_some() && ours.offset == golden.offset;
-        let was_pair = self.later.contains(&(ours, golden))
-            || are_in_one_allocation && self.later.contains(&(ours.whole(), golden.whole()));
-        is_free || ours.address() == golden.address() || self.partner_of(ours) == Some(golden) || was_pair
+        let was_pair = self.wrong_uses.contains(&(ours, golden))
+            || are_in_one_allocation && self.wrong_uses.contains(&(ours.whole(), golden.whole()));
+        let is_at_same_address = !self.have_other_addresses && ours.address() == golden.address();
+        is_free || is_at_same_address || self.partner_of(ours) == Some(golden) || was_pair
     }
 
-    /// Pairs the buffers of a task's arguments, if each buffer is only one argument on both sides.
+    /// Learns the pairs of a task's arguments, if each buffer is only one argument on both sides.
     fn learn(&mut self, given: &[ArgPair<'_>]) {
         let is_once = |(ours, golden): (Buffer, Buffer)| {
             let count = |of: &dyn Fn(&ArgPair<'_>) -> bool| given.iter().filter(|given| of(given)).count();
             count(&|given| given.buffers.0 == ours) == 1 && count(&|given| given.buffers.1 == golden) == 1
         };
-        for &ArgPair { buffers, .. } in given.iter().filter(|given| is_once(given.buffers)) {
-            let (ours, golden) = buffers;
-            if self.partner_of(ours).is_none() && of(&self.dump_of, golden).is_none() {
+        for one in given.iter().filter(|given| is_once(given.buffers)) {
+            let buffers @ (ours, golden) = one.buffers;
+            let is_free = self.partner_of(ours).is_none() && of(&self.dump_of, golden).is_none();
+            let has_equal_content = !one.differs();
+            self.have_other_addresses |= has_equal_content && ours.address() != golden.address();
+            if self.partner_of(ours) != Some(golden) && (is_free || has_equal_content) {
                 self.pair(ours, golden);
             } else if !self.agree(buffers) {
-                self.later.insert(buffers);
+                self.wrong_uses.insert(buffers);
             }
         }
     }
@@ -211,9 +221,17 @@ mod tests {
 
     #[test]
     fn a_buffer_with_one_address_in_both_runs_is_not_another() {
-        // The second task uses the first buffer; the third is right, and only its content is wrong.
-        let golden = run([0x1000, 0x2000, 0x2000], ["a", "b", "c"]);
-        let dump = run([0x1000, 0x1000, 0x2000], ["a", "wrong", "also wrong"]);
-        assert_eq!(tasks_with_other_buffers(&dump, &golden), [1]);
+        // The first use of a buffer is wrong, so the first pair is. The later uses are right.
+        let golden = run([0x2000, 0x1000, 0x2000], ["a", "b", "c"]);
+        let dump = run([0x1000, 0x1000, 0x2000], ["wrong", "also wrong", "wrong, too"]);
+        assert_eq!(tasks_with_other_buffers(&dump, &golden), [0_usize; 0]);
+    }
+
+    #[test]
+    fn equal_addresses_mean_nothing_if_equal_contents_are_at_other_addresses() {
+        // The buffers have swapped addresses, and the last task uses the wrong one.
+        let golden = run([0x1000, 0x2000, 0x1000], ["a", "b", "c"]);
+        let dump = run([0x2000, 0x1000, 0x1000], ["a", "b", "wrong"]);
+        assert_eq!(tasks_with_other_buffers(&dump, &golden), [2]);
     }
 }

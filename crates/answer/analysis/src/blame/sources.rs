@@ -3,7 +3,7 @@
 //! An input may differ from the golden although the task that left it was right. Then the golden's producer
 //! did not write it: a launch is missing, an extra launch overwrote it, or a launch used another buffer.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tensortap_format::{Argument, Task};
 
@@ -44,6 +44,13 @@ pub(super) fn differences(
         };
         wiring.iter().any(is_it)
     };
+    // Producers without a certain partner cannot be compared.
+    let uncertain_there: HashSet<usize> =
+        matching.uncertain.keys().filter_map(|&place| matching.partner[place]).collect();
+    let is_any_uncertain = |here: &[OutputRef], golden: &[OutputRef]| {
+        here.iter().any(|output| matching.uncertain.contains_key(&output.task))
+            || golden.iter().any(|output| uncertain_there.contains(&output.task))
+    };
     for (place, partner) in matching.partner.iter().enumerate().filter_map(|(t, p)| Some((t, (*p)?))) {
         let TaskStatus::Compared(args) = &statuses[place] else { continue };
         let (task, there) = (graph.task(place), theirs.task(partner));
@@ -55,7 +62,7 @@ pub(super) fn differences(
                 continue;
             }
             let (here, golden) = (graph.producers_of(arg), theirs.producers_of(other));
-            if are_partners(matching, here, golden) || is_any_uncertain(matching, here, golden) {
+            if are_partners(matching, here, golden) || is_any_uncertain(here, golden) {
                 continue;
             }
             let meant = golden.iter().find_map(|output| {
@@ -114,15 +121,6 @@ fn are_partners(matching: &Matching, here: &[OutputRef], golden: &[OutputRef]) -
     ours.sort_unstable();
     golden.sort_unstable();
     ours == golden
-}
-
-/// Whether one of these producers has no certain partner, so that they cannot be compared.
-fn is_any_uncertain(matching: &Matching, here: &[OutputRef], golden: &[OutputRef]) -> bool {
-    let is_uncertain = |place: usize| matching.uncertain.contains_key(&place);
-    let theirs = |output: &OutputRef| matching.partner.iter().position(|other| *other == Some(output.task));
-    !matching.uncertain.is_empty()
-        && (here.iter().any(|output| is_uncertain(output.task))
-            || golden.iter().any(|output| theirs(output).is_some_and(is_uncertain)))
 }
 
 /// Example: `what task 0x8 (accum) left; in the golden it comes from task 0x9 (accum), which is missing

@@ -70,6 +70,14 @@ pub(super) fn lacks_tasks(graph: &TaskGraph) -> bool {
     has_open_edge() || has_missing_ids(graph)
 }
 
+/// Whether a dump has every scalar of every task.
+pub(super) fn has_all_scalars(graph: &TaskGraph) -> bool {
+    graph.tasks().iter().all(|task| {
+        let captured = task.arguments().filter(|arg| arg.is_scalar()).count();
+        task.argument_total().is_some() && captured == task.scalar_count as usize
+    })
+}
+
 /// Whether the ids of some series do not begin at 0 or 1, or leave numbers out.
 fn has_missing_ids(graph: &TaskGraph) -> bool {
     let mut series: BTreeMap<Series, (u64, u64, u64)> = BTreeMap::new();
@@ -110,7 +118,8 @@ pub(super) fn pairs_of_equal_numbering(
         }
         partners.push(place);
     }
-    if has_other_lanes(first, second, partners.iter().copied().enumerate()) {
+    let may_be_shifted = have_equal_length(first, second, criteria.step, first.len()) == Some(false);
+    if may_be_shifted || has_other_lanes(first, second, partners.iter().copied().enumerate()) {
         return None;
     }
     // Both sides by the position of the first graph's task.
@@ -199,23 +208,23 @@ pub(super) fn trusted_ids(
     }
 }
 
-/// Whether both runs launched equally many tasks, if something shows it.
+/// Whether both runs launched equally many tasks, if something shows it. `common` is the number of ids that both have.
 fn have_equal_length(first: &TaskGraph, second: &TaskGraph, step: StepKey, common: usize) -> Option<bool> {
-    if common == first.len() && common == second.len() {
-        return Some(true);
-    }
     let is_whole = |graph: &TaskGraph| graph.gap.is_none() && !graph.extent.ended_early;
     if is_whole(first) && is_whole(second) {
-        return Some(false);
+        return Some(common == first.len() && common == second.len());
     }
     let records = first.extent.records.zip(second.extent.records);
     if records.is_some_and(|(ours, theirs)| ours == theirs) {
         return Some(true);
     }
-    if first.extent.ended_early || second.extent.ended_early {
-        return None;
+    // Filters do not remove dependencies, so these show the ids of tasks that were not captured.
+    let have_edges = !first.tasks().edges().is_empty() && !second.tasks().edges().is_empty();
+    let ended_early = first.extent.ended_early || second.extent.ended_early;
+    if have_edges && !ended_early && last_ids(first, step) == last_ids(second, step) {
+        return Some(true);
     }
-    if last_ids(first, step) == last_ids(second, step) { Some(true) } else { records.map(|_| false) }
+    records.map(|_| false)
 }
 
 /// The last known id of each series, also from dependencies of tasks that the dump lacks.

@@ -162,6 +162,11 @@ impl Matcher<'_> {
             pairing.pair_unique_names(&ties);
             ties
         } else {
+            if ids::has_all_scalars(first) && ids::has_all_scalars(second) {
+                let by_scalars = MatchCriteria { scalars: true, ..by_kernel };
+                let [colors, others] = pairing.named_colors(&by_scalars);
+                pairing.pair_distinct(&colors, &others);
+            }
             pairing.pair_distinct(by_name[0], by_name[1]);
             Vec::new()
         };

@@ -53,7 +53,7 @@ pub(super) struct MatchCriteria {
     pub ignore_float_dtype: bool,
     /// Arguments. Dumps that captured different parts of a task have different arguments.
     pub args: bool,
-    /// Bits of scalars.
+    /// Bits of scalars, also without the other arguments.
     pub scalars: bool,
     /// Content of inputs that no task wrote.
     pub external_inputs: bool,
@@ -82,7 +82,7 @@ impl MatchCriteria {
         if !self.ignore_blocks {
             task.block_count().hash(&mut hasher);
         }
-        for arg in task.arguments().filter(|_| self.args) {
+        for arg in task.arguments().filter(|arg| self.args || self.scalars && arg.is_scalar()) {
             self.hash_arg(arg, &mut hasher);
         }
         hasher.finish()

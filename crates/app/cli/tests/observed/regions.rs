@@ -22,9 +22,9 @@ struct Setup {
 /// In each layer: norm, attention (x' = 3 * x + 1), and two equal launches of `add`.
 fn run(folder: &Path, setup: Setup) -> PathBuf {
     let mut program = Program::new(folder);
-    let [x, y, scores] = [1, 2, 3].map(|content| program.buffer(&[content; N], MemorySpace::Host));
+    let [x, y, scores, shares] = [1, 2, 3, 4].map(|content| program.buffer(&[content; N], MemorySpace::Host));
     let all = |buffer: usize| Range(buffer, 0, N);
-    for (buffer, content) in [(x, 1_u8), (y, 2), (scores, 3)] {
+    for (buffer, content) in [(x, 1_u8), (y, 2), (scores, 3), (shares, 4)] {
         program.write(on("one"), all(buffer), &[content; N]);
     }
     let mut map = |program: &mut Program, kernel: &str, [from, to]: [usize; 2], f: &dyn Fn(u8) -> u8| {
@@ -39,8 +39,8 @@ fn run(folder: &Path, setup: Setup) -> PathBuf {
             map(&mut program, "attention", [y, x], &|value| value.wrapping_mul(3).wrapping_add(1));
         } else {
             map(&mut program, "scores", [y, scores], &|value| value.wrapping_mul(3));
-            map(&mut program, "softmax", [scores, y], &|value| value.wrapping_add(1));
-            map(&mut program, "values", [y, x], &|value| value);
+            map(&mut program, "softmax", [scores, shares], &|value| value.wrapping_add(1));
+            map(&mut program, "values", [shares, x], &|value| value);
         }
         map(&mut program, "add", [x, x], &|value| value.wrapping_add(5));
         map(&mut program, "add", [x, x], &|value| value.wrapping_add(5));

@@ -74,6 +74,28 @@ fn ids_of_a_filtered_dump_are_not_trusted_if_the_run_had_more_launches() {
 }
 
 #[test]
+fn scalars_find_the_partners_if_ids_are_shifted() {
+    let numbered = |shift: u64| -> Vec<TaskBuilder> {
+        (0..10).zip(scales(shift..10 + shift)).map(|(number, task)| task.scalar(number)).collect()
+    };
+    let golden = whole(numbered(0), 20);
+    let some = numbered(1).into_iter().filter(|task| [4, 6, 9].contains(&task.facts.task_id)).collect();
+    let matching = pairs(&filtered(some, 22), &golden);
+    assert_eq!(partner_ids(&matching, &golden), [Some(3), Some(5), Some(8)]);
+    assert!(matching.uncertain.is_empty(), "{matching:?}");
+}
+
+#[test]
+fn equal_ids_of_two_filtered_dumps_are_not_trusted_if_the_runs_differ_in_length() {
+    let some = || scales(0..12).into_iter().filter(|task| [3, 5, 8].contains(&task.facts.task_id)).collect();
+    for (records, are_certain) in [(11, false), (10, true)] {
+        let matching = pairs(&filtered(some(), records), &filtered(some(), 10));
+        assert_eq!(matching.uncertain.is_empty(), are_certain, "{matching:?}");
+        assert!(matching.partner.iter().all(Option::is_some));
+    }
+}
+
+#[test]
 fn ids_that_contradict_a_certain_pair_are_not_trusted() {
     // The one task that is unlike the others has another id: all later ids are shifted.
     let (golden, dump) = (graph(scales_around("sum", 3, 4)), graph(scales_around("sum", 4, 3)));
