@@ -3,8 +3,8 @@
 use tensortap::analysis::blame::Blame;
 use tensortap::analysis::labels::Label;
 use tensortap::analysis::ranks::{
-    CollectiveNames, JointBlame, MissingRank, RankBlame, RankTask, RunVerdict, Unaligned, WrongCollective,
-    join,
+    CollectiveNames, GroupOperation, JointBlame, MissingRank, RankBlame, RankTask, RunVerdict, Unaligned,
+    WrongCollective, join,
 };
 
 use crate::blame_words::{label_phrase, more, name, stopped_words};
@@ -133,16 +133,16 @@ impl RunBlame {
             }
         };
         let same = if wrong.is_same { ", in the same way," } else { "" };
-        let number = match self.joint.counts().get(operation.name.as_str()) {
-            Some(1) | None => String::new(),
-            Some(_) => format!("number {} ", grouped(operation.number as u64 + 1)),
+        let is_alike = |other: &&GroupOperation| other.step == operation.step && other.name == operation.name;
+        let number = match self.joint.operations.iter().filter(is_alike).count() {
+            0 | 1 => String::new(),
+            _ => format!("number {} ", grouped(operation.number as u64 + 1)),
         };
         format!(
             "`{}` {number}of step {} is wrong on {ranks}{same} although all its inputs are right",
             printable(&operation.name),
             operation.step
         )
-        .replace("` number 1 of step", "` of step")
     }
 
     /// How collectives were found, and which of them do not line up.

@@ -444,3 +444,20 @@ fn two_faults_are_both_named() {
         "{text}"
     );
 }
+
+#[test]
+fn the_report_has_the_same_verdict_as_blame() {
+    let folder = two_runs(&Plan { faults: &[Fault::Backward(2)], ..PLAN });
+    let cause = "Rank 2: task 2@0x7 (backward) is wrong here";
+    let report = folder.finds("report wrong --golden right -o report.html").stdout;
+    assert!(report.starts_with(&format!("FAIL: {cause}; 4 of 4 dumps fail.\n")), "{report}");
+    let page = fs::read_to_string(folder.path("report.html")).unwrap();
+    assert!(
+        page.contains("nherited an error from rank 2: task 2@0x7 (backward)"),
+        "the other ranks inherit it"
+    );
+    assert!(page.contains("collectives were found by name: all_reduce (2)"));
+    fs::remove_dir_all(folder.path("wrong/rank-2")).unwrap();
+    let report = folder.finds("report wrong --golden right -o report.html").stdout;
+    assert!(report.starts_with("UNDECIDED: Rank 2 (only the golden has it) could decide: "), "{report}");
+}

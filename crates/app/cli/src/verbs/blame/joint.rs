@@ -1,9 +1,8 @@
 //! `blame` of a run of many ranks: all ranks are judged together.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use tensortap::analysis::ranks::{CollectiveNames, MissingRank, RankBlame, RunVerdict, has_collectives};
-use tensortap::format::{Dump, Tasks};
+use tensortap::analysis::ranks::{CollectiveNames, RankBlame, RunVerdict, has_collectives};
 use tensortap::scene::Registry;
 use tensortap_query::document::{
     BlameDocument, MemberDocument, RunVerdictDocument, SetDocument, run_verdict_word,
@@ -11,24 +10,20 @@ use tensortap_query::document::{
 use tensortap_query::number::{counted, grouped};
 use tensortap_query::run_blame::{AcrossRanks, RunBlame};
 use tensortap_query::words::printable_path;
-use tensortap_query::{DumpSet, Member, Pair, is_run_folder};
+use tensortap_query::{DumpSet, Pair};
 
 use super::BlameArgs;
 use super::case::Case;
 use super::headline::word;
-use crate::dump_path::{DumpPathArg, RankArg, golden_for_rank};
 use crate::error::Exit;
+use crate::joint_ranks::{JointRanks, RankPair};
 use crate::output::{self, Output};
 use crate::ranks::VerdictDetail;
 
 /// A run whose ranks are judged together.
 pub(super) struct Run<'a> {
     args: &'a BlameArgs,
-    folder: PathBuf,
-    members: Vec<(Box<Member>, PathBuf, Option<String>)>,
-    missing: Vec<Pair>,
-    /// The only rank that the user chose.
-    only: Option<usize>,
+    ranks: JointRanks,
 }
 
 /// The results of all chosen ranks.
@@ -46,52 +41,10 @@ struct Results {
 }
 
 impl<'a> Run<'a> {
-    /// The run that the user named, if it has several ranks. `chosen` are the dumps that the options choose.
+    /// The run that the user named, if it has several ranks.
     pub fn of(args: &'a BlameArgs, chosen: &DumpSet, golden: &Path) -> anyhow::Result<Option<Run<'a>>> {
-        let is_whole = is_run_folder(chosen.path());
-        if !is_whole {
-            return Run::of_one(args, chosen, golden);
-        }
-        if !is_run_folder(golden) {
-            return Ok(None);
-        }
-        let set = DumpPathArg::named(Some(chosen.path().to_owned()), &RankArg::default()).open_set()?;
-        let golden = DumpSet::open(golden)?;
-        let known: Vec<u64> =
-            set.members().iter().chain(golden.members()).filter_map(|member| member.rank).collect();
-        let absent = set.absent(&known);
-        if set.members().len() == 1 && golden.members().len() == 1 && absent.is_empty() {
-            return Ok(None);
-        }
-        let mut run =
-            Run { args, folder: set.path().to_owned(), members: Vec::new(), missing: absent, only: None };
-        let is_chosen = |member: &Member| args.dump.rank.matches(member.rank, member.process());
-        for pair in set.paired(&golden) {
-            match pair {
-                Pair::Paired { member, golden: Some(golden), why } => run.members.push((member, golden, why)),
-                Pair::Paired { .. } => {}
-                unpaired @ Pair::Unpaired { .. } => run.missing.push(unpaired),
-            }
-        }
-        let chosen: Vec<usize> =
-            (0..run.members.len()).filter(|&rank| is_chosen(&run.members[rank].0)).collect();
-        if let ([only], false) = (chosen.as_slice(), args.dump.rank.is_empty()) {
-            run.only = Some(*only);
-        }
-        Ok((!run.members.is_empty()).then_some(run))
-    }
-
-    /// The run of a folder of one rank. The other ranks of its run are missing.
-    fn of_one(args: &'a BlameArgs, chosen: &DumpSet, golden: &Path) -> anyhow::Result<Option<Run<'a>>> {
-        let [member] = chosen.members() else { return Ok(None) };
-        let missing = member.rank.map_or_else(Vec::new, |rank| chosen.absent(&[rank]));
-        if missing.is_empty() || !golden.is_dir() {
-            return Ok(None);
-        }
-        let golden = golden_for_rank(golden, member.rank)?;
-        let Some(member) = DumpSet::open(chosen.path())?.into_members().next() else { return Ok(None) };
-        let members = vec![(Box::new(member), golden, None)];
-        Ok(Some(Run { args, folder: chosen.path().to_owned(), members, missing, only: Some(0) }))
+        let ranks = JointRanks::of(chosen, golden, &args.dump.rank)?;
+        Ok(ranks.map(|ranks| Run { args, ranks }))
     }
 
     /// Judges all ranks together and prints the results of the chosen ones.
@@ -99,27 +52,24 @@ impl<'a> Run<'a> {
         let names =
             self.args.collective.as_deref().map_or_else(CollectiveNames::default, CollectiveNames::parse);
         let case = |rank: usize| {
-            let (member, golden, _) = &self.members[rank];
+            let RankPair { member, golden, .. } = &self.ranks.members[rank];
             Case::new(self.args, registry, &member.dump, Some(golden), output)
         };
-        if let Some(only) = self.only {
-            let (case, blame) = {
-                let case = case(only)?;
-                let blame = case.blame()?;
-                (case, blame)
-            };
+        if let Some(only) = self.ranks.only {
+            let case = case(only)?;
+            let blame = case.blame()?;
             // Without a collective, the other ranks show nothing about this one.
             if blame.golden.is_none() || !has_collectives(blame.graph.tasks(), &names) {
                 return case.report(&blame, None, |report| report.print(output));
             }
         }
-        let cases = (0..self.members.len()).map(case).collect::<anyhow::Result<Vec<_>>>()?;
+        let cases = (0..self.ranks.members.len()).map(case).collect::<anyhow::Result<Vec<_>>>()?;
         let mut ranks = Vec::new();
-        for (case, (member, ..)) in cases.iter().zip(&self.members) {
+        for (case, RankPair { member, .. }) in cases.iter().zip(&self.ranks.members) {
             ranks.push((member.rank, RankBlame { name: member.name(), blame: case.blame()? }));
         }
-        let run = RunBlame::new(ranks, self.missing(), names);
-        if let Some(rank) = self.only {
+        let run = RunBlame::new(ranks, self.ranks.missing(&self.args.step.step), names);
+        if let Some(rank) = self.ranks.only {
             let across = AcrossRanks { run: &run, rank, is_only: true };
             return cases[rank].report(run.blame(rank), Some(across), |report| report.print(output));
         }
@@ -127,29 +77,11 @@ impl<'a> Run<'a> {
         self.print(results, &run, output)
     }
 
-    /// The missing ranks, with their tasks if there is a dump of them.
-    fn missing(&self) -> Vec<(Option<u64>, MissingRank)> {
-        let one = |pair: &Pair| match pair {
-            Pair::Unpaired { name, rank, why, dir, .. } => {
-                let tasks = dir.as_deref().and_then(|dir| self.tasks(dir));
-                Some((*rank, MissingRank { name: name.clone(), why: (*why).to_owned(), tasks }))
-            }
-            Pair::Paired { .. } => None,
-        };
-        self.missing.iter().filter_map(one).collect()
-    }
-
-    /// The tasks of the chosen steps of a dump; `None` if it cannot be read.
-    fn tasks(&self, dir: &Path) -> Option<Tasks> {
-        let mut tasks = Dump::open(dir).ok()?.tasks().ok()?;
-        tasks.keep_steps(&self.args.step.step);
-        Some(tasks)
-    }
-
     fn results(&self, cases: &[Case<'_>], run: &RunBlame, output: Output) -> anyhow::Result<Results> {
         let first = run.joint.first_wrong.first().map(|at| at.rank);
         let mut results = Results::default();
-        for (rank, (case, (member, _, why))) in cases.iter().zip(&self.members).enumerate() {
+        for (rank, (case, RankPair { member, why, .. })) in cases.iter().zip(&self.ranks.members).enumerate()
+        {
             if !self.args.dump.rank.matches(member.rank, member.process()) {
                 continue;
             }
@@ -173,7 +105,7 @@ impl<'a> Run<'a> {
             results.lines.push((member.rank, line));
             results.verdicts.push(verdict);
         }
-        for pair in &self.missing {
+        for pair in &self.ranks.missing {
             let Pair::Unpaired { name, rank, pid, why, .. } = pair else { continue };
             if self.args.dump.rank.matches(*rank, *pid) {
                 results.add_missing((name, *rank, *pid), why, self.args.compare.allow_unmatched);
@@ -202,7 +134,7 @@ impl<'a> Run<'a> {
         let exit = if verdict == RunVerdict::Pass { Exit::Good } else { Exit::Difference };
         if output.json {
             output.document(&SetDocument {
-                dump: self.folder.display().to_string(),
+                dump: self.ranks.folder.display().to_string(),
                 verdict: Some(run_verdict_word(verdict)),
                 run: Some(RunVerdictDocument::of(run, verdict)),
                 dumps: results.documents.into_iter().map(|(_, document)| document).collect(),
@@ -225,7 +157,7 @@ impl<'a> Run<'a> {
 
     /// The first line, without the verdict.
     fn sentence(&self, results: &Results, run: &RunBlame, verdict: RunVerdict) -> String {
-        let folder = printable_path(&self.folder);
+        let folder = printable_path(&self.ranks.folder);
         let dumps = counted(results.verdicts.len() as u64, "dump");
         let count = format!("{} of {dumps} in {folder}", grouped(results.failing() as u64));
         match verdict {
