@@ -14,6 +14,7 @@
 //! | [`observation`] | what do captures prove about arguments with unknown roles, and which tasks are ordered? |
 //! | [`outputs`] | do the outputs of a run agree with a golden of the whole run? |
 //! | [`provenance`] | is an input what its producers wrote? |
+//! | [`ranks`] | which rank and task of a run of many ranks went wrong first? |
 //! | [`reference`](mod@reference) | what should a task have computed from its inputs? |
 //! | [`repeat`] | do tasks with equal inputs have equal outputs? |
 #![forbid(unsafe_code)]
@@ -32,6 +33,7 @@ pub mod observation;
 pub mod outputs;
 mod parallel;
 pub mod provenance;
+pub mod ranks;
 pub mod reference;
 pub mod repeat;
 mod steps;

@@ -9,6 +9,7 @@ use tensortap::analysis::blame::{
 use tensortap::analysis::graph::TaskGraph;
 use tensortap::analysis::kind::ErrorKind;
 use tensortap::analysis::labels::Label;
+use tensortap::analysis::ranks::RunVerdict;
 use tensortap::format::{Dump, Task, quoted};
 use tensortap::judge::Detail;
 use tensortap::{DumpStage, LibraryKernel};
@@ -19,6 +20,7 @@ use crate::golden::{Golden, other_scene, remarks as golden_remarks};
 use crate::kind_words::kind_words;
 use crate::module_words::{OtherProgram, module_of, other_programs};
 use crate::number::counted;
+use crate::run_blame::AcrossRanks;
 use crate::words::{fault_option, run_status, short_task, step_option};
 
 /// Number of first wrong tasks that are described in detail, each with different kernels.
@@ -95,6 +97,8 @@ pub struct BlameReport<'a> {
     pub remarks: Vec<String>,
     /// Kernels that were built from different code than in the golden.
     pub other_programs: Vec<OtherProgram>,
+    /// The other ranks of the run, if the labels rest on them, too.
+    pub across: Option<AcrossRanks<'a>>,
 }
 
 /// The next step for a task.
@@ -137,20 +141,34 @@ impl<'a> BlameReport<'a> {
             replay_options: String::new(),
             remarks: golden_dump.map_or_else(Vec::new, |golden| golden_remarks(dump, golden, blame.compared)),
             other_programs: golden_dump.map_or_else(Vec::new, |golden| other_programs(dump, golden)),
+            across: None,
         }
     }
 
     /// The verdict in one sentence, without PASS or FAIL.
     #[must_use]
     pub fn headline(&self) -> String {
-        headline(self)
+        let across = self.across.filter(|_| !self.passes).and_then(|across| across.sentence());
+        across.unwrap_or_else(|| headline(self))
+    }
+
+    /// The verdict, which other ranks of the run may leave undecided.
+    #[must_use]
+    pub fn verdict(&self) -> RunVerdict {
+        match (self.across, self.passes) {
+            (Some(across), passes) => across.verdict(passes),
+            (None, true) => RunVerdict::Pass,
+            (None, false) => RunVerdict::Fail,
+        }
     }
 
     /// All remarks: about the run, the golden and the basis of the labels.
     #[must_use]
     pub fn all_remarks(&self) -> Vec<String> {
         let run_status = run_status(self.dump).into_iter();
-        run_status.chain(self.remarks.iter().cloned()).chain(remarks(self.blame)).collect()
+        let across = self.across.filter(|across| across.is_only).map(|across| across.run.remarks());
+        let across = across.into_iter().flatten();
+        run_status.chain(self.remarks.iter().cloned()).chain(remarks(self.blame)).chain(across).collect()
     }
 
     /// How the code of a task differs from that in the golden.

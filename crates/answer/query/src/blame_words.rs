@@ -96,7 +96,7 @@ fn nothing_found(blame: &Blame) -> String {
 }
 
 /// Details of a wrong task: the other task of a race, or the wrong kernels of a mix task.
-fn more(blame: &Blame, place: usize) -> String {
+pub(crate) fn more(blame: &Blame, place: usize) -> String {
     match (&blame.findings[place].race, blame.identified_kernels(place)) {
         (Some(race), _) if race.kind == RaceKind::Unattributed => {
             format!(": an unattributed change after {}", name(blame, race.other))

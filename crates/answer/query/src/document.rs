@@ -7,6 +7,7 @@ mod blame;
 mod compare;
 mod diff;
 mod files;
+mod joint;
 mod list;
 mod record;
 mod recording;
@@ -31,6 +32,9 @@ pub use diff::{DiffDocument, OutputsDocument, RepeatDocument};
 pub use files::{
     ExportDocument, ExportResult, ExtractDocument, RepairDocument, VerifyDocument, expect_name,
     why_unverifiable,
+};
+pub use joint::{
+    CollectivesDocument, RankTaskDocument, RunVerdictDocument, UndecidedDocument, run_verdict_word,
 };
 pub use list::{ListDocument, ListHead, MemberHead, SetHead, TornDocument};
 pub use record::{KernelNames, ProgramContext, RecordDocument};

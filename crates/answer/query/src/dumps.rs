@@ -5,9 +5,11 @@
 //! named by both (`rank-0_pid-4712`). A process that attached several times has several dumps with a number
 //! at the end (`pid-4711_2`).
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use tensortap::RunFile;
 use tensortap::format::{Dump, FormatError, TypeRule, find_newest};
 
 use crate::QueryError;
@@ -199,6 +201,16 @@ fn named(name: &str) -> Option<FolderName> {
 #[must_use]
 pub fn is_run_folder(path: &Path) -> bool {
     !processes(path).is_empty()
+}
+
+/// The ranks of a run by the names of its folders, each with its folder, and by its `run.json`.
+pub(crate) fn ranks_of_run(path: &Path) -> BTreeMap<u64, Option<PathBuf>> {
+    let listed = RunFile::read(path).map(|run| run.processes).unwrap_or_default();
+    let mut ranks: BTreeMap<u64, Option<PathBuf>> =
+        listed.iter().filter_map(|process| Some((process.rank?.into(), None))).collect();
+    let folders = processes(path).into_iter().filter(|(name, _)| name.pid.is_none());
+    ranks.extend(folders.filter_map(|(name, folder)| Some((name.rank?, Some(folder)))));
+    ranks
 }
 
 /// The process folders of a run, sorted.

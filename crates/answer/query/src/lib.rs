@@ -30,6 +30,7 @@ pub mod picture;
 pub mod printable;
 pub mod report;
 mod rows;
+pub mod run_blame;
 mod select;
 mod show;
 pub mod suite;

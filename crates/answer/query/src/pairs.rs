@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tensortap::RunFile;
 
-use crate::dumps::{DumpSet, Member};
+use crate::dumps::{DumpSet, Member, is_run_folder, ranks_of_run};
 
 /// A dump of a run, with its counterpart in another run.
 pub enum Pair {
@@ -27,6 +27,8 @@ pub enum Pair {
         pid: Option<u64>,
         /// Why it has no counterpart.
         why: &'static str,
+        /// Folder of its dump, or of the golden's; `None` without either.
+        dir: Option<PathBuf>,
     },
 }
 
@@ -45,7 +47,8 @@ impl Pair {
     }
 
     fn unpaired(member: &Member, why: &'static str) -> Pair {
-        Pair::Unpaired { name: member.name(), rank: member.rank, pid: member.pid, why }
+        let dir = Some(member.dump.dir().to_owned());
+        Pair::Unpaired { name: member.name(), rank: member.rank, pid: member.pid, why, dir }
     }
 }
 
@@ -93,6 +96,26 @@ impl DumpSet {
         pairs
     }
 
+    /// Ranks that the run has according to the names of its folders and its `run.json`, and that are neither among
+    /// these dumps nor in `pairs`. For the folder of one rank, the run is the folder that contains it.
+    #[must_use]
+    pub fn absent(&self, known: &[u64]) -> Vec<Pair> {
+        let is_whole = is_run_folder(self.path());
+        let run = match is_whole {
+            true => Some(self.path()),
+            false => self.members().first().and_then(|member| member.dump.dir().parent()),
+        };
+        let Some(run) = run else { return Vec::new() };
+        let absent = |(rank, dir): (u64, Option<PathBuf>)| Pair::Unpaired {
+            name: format!("rank {rank}"),
+            rank: Some(rank),
+            pid: None,
+            why: if is_whole { NO_DUMP } else { NOT_GIVEN },
+            dir,
+        };
+        ranks_of_run(run).into_iter().filter(|(rank, _)| !known.contains(rank)).map(absent).collect()
+    }
+
     /// Folders of the dumps without a rank, in the order in which their processes attached. `None` if
     /// `run.json` does not list all of them.
     fn unranked(&self) -> Option<Vec<&Path>> {
@@ -105,6 +128,12 @@ impl DumpSet {
         Some(numbered.into_iter().map(|(_, dir)| dir).collect())
     }
 }
+
+/// Why a rank of the run is not compared although its folder is there.
+const NOT_GIVEN: &str = "only one rank was named: name the run folder";
+
+/// Why a rank of the run is not compared.
+const NO_DUMP: &str = "the run has this rank, but no dump of it";
 
 /// Why a process without a rank has no counterpart.
 const NOT_PAIRED: &str =

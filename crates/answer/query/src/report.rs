@@ -15,12 +15,14 @@ use std::path::Path;
 use tensortap::analysis::blame::Blame;
 use tensortap::analysis::graph::TaskGraph;
 use tensortap::analysis::labels::{Finding, Label};
+use tensortap::analysis::ranks::RunVerdict;
 use tensortap::format::{Dump, quoted};
 
 use crate::document::{CommandDocument, FindingsDocument, FlaggedReport, MemberReport, ReportDocument};
 use crate::ids::IdRange;
 use crate::module_words::module_words;
 use crate::number::{bytes, counted, grouped, time};
+use crate::run_blame::{AcrossRanks, RunBlame};
 use crate::summary::{FlaggedRecord, Summary, SummaryOptions, in_flight_words, uncaptured_words};
 use crate::words::{
     losses_by_reason, printable, record_name, run_status, run_title, state_name, step_task, task_words,
@@ -82,15 +84,27 @@ impl ReportContext<'_> {
     }
 }
 
-/// The report of one dump of a run. With `label_source`, its tasks are compared with `golden` or, if that is
-/// `None`, with references.
+/// The labels of a dump's tasks for its report.
+#[derive(Clone, Copy)]
+pub struct MemberLabels<'a> {
+    /// What the tasks were compared with.
+    pub source: &'a LabelSource,
+    /// Path of the golden; `None` with references.
+    pub golden: Option<&'a Path>,
+    /// The labels.
+    pub blame: &'a Blame,
+    /// The other ranks of the run, if the labels rest on them, too.
+    pub across: Option<AcrossRanks<'a>>,
+}
+
+/// The report of one dump of a run.
 ///
 /// # Errors
 /// A file cannot be read.
 pub fn member(
     dump: &Dump,
     name: &str,
-    label_source: Option<(&LabelSource, Option<&Path>)>,
+    labels: Option<MemberLabels<'_>>,
     options: ReportOptions<'_>,
 ) -> Result<MemberReport, QueryError> {
     let summary_options = SummaryOptions {
@@ -100,19 +114,27 @@ pub fn member(
         advance: &|_| (),
     };
     let summary = Summary::of(dump, &summary_options)?;
-    let Some((label_source, golden)) = label_source else {
+    let Some(MemberLabels { source, golden, blame, across }) = labels else {
         return report(&ReportContext { dump, options, summary, labeled: None }, name);
     };
-    let blame = label_source.blame(dump, options.steps)?;
-    let blame_options = label_source.options(dump, options.steps);
-    let labeled = LabeledTasks::of(dump, &blame, label_source, golden, &blame_options, options.program)?;
+    let blame_options = source.options(dump, options.steps);
+    let mut labeled = LabeledTasks::of(dump, blame, source, golden, &blame_options, options.program)?;
+    labeled.found.across = across;
     report(&ReportContext { dump, options, summary, labeled: Some(labeled) }, name)
 }
 
-/// The report of several dumps.
+/// The report of several dumps. With `run`, its ranks were judged together, with this verdict.
 #[must_use]
-pub fn of_members(title: String, made_by: String, members: Vec<MemberReport>) -> ReportDocument {
-    let verdict = (members.len() > 1).then(|| over_all(&members));
+pub fn of_members(
+    title: String,
+    made_by: String,
+    members: Vec<MemberReport>,
+    run: Option<(&RunBlame, RunVerdict)>,
+) -> ReportDocument {
+    let verdict = (members.len() > 1).then(|| match run {
+        Some((run, verdict)) => verdict::over_run(&members, run, verdict),
+        None => over_all(&members),
+    });
     ReportDocument { title, made_by, verdict, members }
 }
 

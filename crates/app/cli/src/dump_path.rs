@@ -39,7 +39,7 @@ impl RankArg {
     }
 
     /// Whether neither option is given.
-    fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.rank.is_empty() && self.pid.is_empty()
     }
 

@@ -33,6 +33,7 @@ mod error;
 mod recording_args;
 
 mod interrupt;
+mod joint_ranks;
 mod kernel_args;
 mod labels;
 mod output;

@@ -69,12 +69,12 @@ pub fn judge_each<D: Serialize>(
                 why.iter().for_each(|why| judged.headline += &format!(" ({why})"));
                 all.add(&member, judged);
             }
-            Pair::Unpaired { name, rank, pid, why } => {
+            Pair::Unpaired { name, rank, pid, why, .. } => {
                 all.passes.push(allow_unmatched);
                 let verdict = if allow_unmatched { "skipped".into() } else { output::verdict("FAIL", false) };
                 all.text += &format!("  {name}: {verdict}: {why}\n");
                 all.unpaired.push(format!("{name} was not compared: {why}"));
-                all.documents.push(MemberDocument::unpaired(rank, pid, allow_unmatched, why));
+                all.documents.push(MemberDocument::unpaired(rank, pid, allow_unmatched, why.to_owned()));
             }
         }
     }
@@ -117,6 +117,7 @@ impl<D: Serialize> SetVerdict<D> {
             output.document(&SetDocument {
                 dump: folder.display().to_string(),
                 verdict,
+                run: None,
                 dumps: self.documents,
             })?;
         } else if !self.lines.is_empty() {

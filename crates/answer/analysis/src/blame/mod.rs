@@ -218,6 +218,7 @@ impl Blame {
             let left_wrong =
                 |c: &ComparedArg| task.argument(c.arg_index).is_some_and(|arg| !arg.is_unchanged());
             self.findings[*place].label == Label::Unknown
+                && !self.findings[*place].depends_on_ranks
                 && outside(DumpStage::AfterCompletion).any(left_wrong)
                 && !outside(DumpStage::BeforeDispatch).any(came_wrong)
         };

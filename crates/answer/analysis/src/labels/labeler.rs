@@ -467,5 +467,6 @@ pub(super) fn finding(label: Label, reason: Option<String>, arg_index: Option<u1
         set_aside: Vec::new(),
         is_amplified: false,
         rests_on_producers: false,
+        depends_on_ranks: false,
     }
 }

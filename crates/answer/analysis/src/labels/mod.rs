@@ -171,6 +171,8 @@ pub struct Finding {
     pub is_amplified: bool,
     /// Some input was not captured, or the golden lacks it, so the outputs of its producers count instead.
     pub rests_on_producers: bool,
+    /// The task is a collective and `unknown` because only other ranks could decide.
+    pub depends_on_ranks: bool,
 }
 
 impl Finding {

@@ -9,11 +9,15 @@ use tensortap::analysis::blame::{
 };
 use tensortap::analysis::graph::OutputRef;
 use tensortap::analysis::labels::{Label, LikelyRace, RaceKind};
+use tensortap::analysis::ranks::RunVerdict;
 use tensortap::format::Task;
 use tensortap::{DumpStage, GoldenVerdict, TaskId};
 
 use super::compare::{
     DetailDocument, Measures, NeverWrittenDocument, detail_document, measures, never_written, verdict_word,
+};
+use super::joint::{
+    CollectivesDocument, RankTaskDocument, UndecidedDocument, run_verdict_word, undecided_because,
 };
 use super::replay::LibraryKernelDocument;
 use super::task::launch_document;
@@ -60,6 +64,12 @@ pub struct BlameDocument {
     unmatched: Vec<UnmatchedDocument>,
     /// Differences from the golden in how tasks are connected.
     wiring: Vec<WiringDocument>,
+    /// Missing ranks of the run that could decide, if the document is only about this rank.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    undecided_because: Vec<UndecidedDocument>,
+    /// The collectives of the run, if the document is only about this rank.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    collectives: Option<CollectivesDocument>,
 }
 
 #[derive(Serialize)]
@@ -106,6 +116,9 @@ struct TaskDocument {
     raced_with: Option<RaceDocument>,
     /// For a task that cannot be judged: a likely but unproven race.
     likely_race: Option<LikelyRaceDocument>,
+    /// The task of another rank that it inherited an error from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from_rank: Option<RankTaskDocument>,
     set_aside: Vec<u16>,
     outside: Vec<RecordDocument>,
 }
@@ -183,9 +196,10 @@ impl BlameDocument {
     pub fn of(report: &BlameReport<'_>, listing: Listing<'_>) -> BlameDocument {
         let blame = report.blame;
         let listed = listing.tasks(blame);
+        let only = report.across.filter(|across| across.is_only);
         let id = |place: usize| id(blame.graph.task(place).task_id);
         BlameDocument {
-            verdict: if report.passes { "pass" } else { "fail" },
+            verdict: run_verdict_word(report.verdict()),
             compared: blame.compared,
             of: blame.of,
             gone: blame.gone(),
@@ -204,9 +218,14 @@ impl BlameDocument {
             stopped: blame.stopped.iter().map(|stopped| stopped_document(blame, stopped)).collect(),
             culprits: report.culprits.iter().map(|c| culprit(report, c)).collect(),
             left_out: blame.findings.len() - listed.len(),
-            tasks: listed.into_iter().map(|place| task(blame, place)).collect(),
+            tasks: listed.into_iter().map(|place| task(report, place)).collect(),
             unmatched: unmatched(blame),
             wiring: blame.wiring.iter().map(|difference| wiring(blame, difference)).collect(),
+            undecided_because: match (only, report.verdict()) {
+                (Some(across), RunVerdict::Undecided) => undecided_because(across.run),
+                _ => Vec::new(),
+            },
+            collectives: only.map(|across| CollectivesDocument::of(across.run)),
         }
     }
 }
@@ -215,7 +234,8 @@ fn id(task_id: u64) -> String {
     TaskId(task_id).to_string()
 }
 
-fn task(blame: &Blame, place: usize) -> TaskDocument {
+fn task(report: &BlameReport<'_>, place: usize) -> TaskDocument {
+    let blame = report.blame;
     let (task, finding) = (blame.graph.task(place), &blame.findings[place]);
     TaskDocument {
         step: task.step,
@@ -244,6 +264,9 @@ fn task(blame: &Blame, place: usize) -> TaskDocument {
             },
         }),
         likely_race: finding.likely_race.map(|race| likely_race(blame, place, race)),
+        from_rank: report
+            .across
+            .and_then(|across| across.from_rank(place).map(|from| RankTaskDocument::of(across.run, from))),
         set_aside: finding.set_aside.clone(),
         outside: blame.outside(place).map(|compared| record(blame, task, compared)).collect(),
     }

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::RunVerdictDocument;
 use crate::Member;
 
 /// The document of one of several dumps.
@@ -17,7 +18,7 @@ pub struct MemberDocument<D> {
 #[serde(untagged)]
 enum MemberContent<D> {
     Document(D),
-    Unpaired { verdict: &'static str, reason: &'static str },
+    Unpaired { verdict: &'static str, reason: String },
 }
 
 impl<D: Serialize> MemberDocument<D> {
@@ -27,12 +28,7 @@ impl<D: Serialize> MemberDocument<D> {
     }
 
     /// The document of a dump that has nothing to be compared with.
-    pub fn unpaired(
-        rank: Option<u64>,
-        pid: Option<u64>,
-        passes: bool,
-        reason: &'static str,
-    ) -> MemberDocument<D> {
+    pub fn unpaired(rank: Option<u64>, pid: Option<u64>, passes: bool, reason: String) -> MemberDocument<D> {
         MemberDocument { rank, pid, about: MemberContent::Unpaired { verdict: pass_or_fail(passes), reason } }
     }
 }
@@ -44,6 +40,9 @@ pub struct SetDocument<D> {
     pub dump: String,
     /// The overall verdict; null for verbs that judge nothing.
     pub verdict: Option<&'static str>,
+    /// The verdict on all ranks together, if they were judged together.
+    #[serde(flatten)]
+    pub run: Option<RunVerdictDocument>,
     /// The dumps, sorted by rank.
     pub dumps: Vec<MemberDocument<D>>,
 }

@@ -2,6 +2,7 @@
 
 use tensortap::DumpStage;
 use tensortap::analysis::labels::Label;
+use tensortap::analysis::ranks::RunVerdict;
 
 use super::ReportContext;
 use super::labeled::LabeledTasks;
@@ -12,6 +13,7 @@ use crate::document::{MemberReport, VerdictDocument};
 use crate::kind_words::kind_words;
 use crate::number::{counted, grouped};
 use crate::observed::not_decided;
+use crate::run_blame::RunBlame;
 use crate::words::{kernels_text, printable, record_name, step_task, task_title, task_words};
 
 pub fn verdict(labeled: &LabeledTasks<'_>) -> VerdictDocument {
@@ -21,11 +23,13 @@ pub fn verdict(labeled: &LabeledTasks<'_>) -> VerdictDocument {
     let records = if labeled.found.golden.is_some() { "records" } else { "outputs" };
     let compared = format!("{} of {} {records} were compared", grouped(blame.compared), grouped(blame.of));
     let remarks = more.into_iter().chain([compared]).chain(labeled.found.remarks.iter().cloned());
-    let remarks = remarks.chain(blame_words::remarks(blame)).collect();
-    let word = match passes {
-        true => "PASS",
-        false if blame.compared == 0 => VerdictDocument::NOTHING_COMPARED,
-        false => "FAIL",
+    let across = labeled.found.across.filter(|across| across.is_only).map(|across| across.run.remarks());
+    let remarks = remarks.chain(blame_words::remarks(blame)).chain(across.into_iter().flatten()).collect();
+    let word = match labeled.found.verdict() {
+        RunVerdict::Pass => "PASS",
+        _ if blame.compared == 0 => VerdictDocument::NOTHING_COMPARED,
+        RunVerdict::Fail => "FAIL",
+        RunVerdict::Undecided => UNDECIDED,
     };
     VerdictDocument { word, passes: Some(passes), sentence, remarks }
 }
@@ -116,6 +120,31 @@ pub fn not_judged(context: &ReportContext<'_>) -> VerdictDocument {
             .into();
     let remarks = std::iter::once(golden).chain(not_decided(&summary.graph)).collect();
     VerdictDocument { word: "NOT JUDGED", passes: None, sentence, remarks }
+}
+
+/// The word for a verdict that a missing rank could change.
+const UNDECIDED: &str = "UNDECIDED";
+
+/// The verdict on a run whose ranks were judged together.
+pub(super) fn over_run(members: &[MemberReport], run: &RunBlame, verdict: RunVerdict) -> VerdictDocument {
+    let all = over_all(members);
+    let cause = run.cause().filter(|_| verdict == RunVerdict::Fail);
+    let document = match (verdict, cause) {
+        (RunVerdict::Undecided, _) => VerdictDocument {
+            word: UNDECIDED,
+            passes: Some(false),
+            sentence: capital(&run.undecided_words()) + ".",
+            ..all
+        },
+        (_, Some(cause)) => {
+            let failing = members.iter().filter(|member| member.found.verdict.passes == Some(false)).count();
+            let (failing, dumps) = (grouped(failing as u64), counted(members.len() as u64, "dump"));
+            let sentence = format!("{}; {failing} of {dumps} fail.", capital(&cause));
+            VerdictDocument { sentence, ..all }
+        }
+        (_, None) => all,
+    };
+    VerdictDocument { remarks: run.remarks(), ..document }
 }
 
 /// The verdict over all dumps of a run.

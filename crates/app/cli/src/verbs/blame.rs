@@ -1,6 +1,8 @@
 //! `tensortap blame`: finds the first wrong tasks and labels every task.
 
+mod case;
 mod headline;
+mod joint;
 mod rerun;
 mod tasks;
 mod text;
@@ -9,28 +11,22 @@ mod wiring;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use tensortap::analysis::blame::{Baseline, Blame, BlameOptions};
 use tensortap::analysis::labels::Label;
-use tensortap::analysis::{AnalysisError, Work};
 use tensortap::format::Dump;
-use tensortap::judge::Profile;
 use tensortap::scene::Registry;
 
 use tensortap_query::Pair;
-use tensortap_query::blame::{BlameReport, Listing, culprits};
+use tensortap_query::blame::{BlameReport, Listing};
 use tensortap_query::document::BlameDocument;
-use tensortap_query::golden::{Golden, open};
-use tensortap_query::words::{printable, printable_path};
 
-use crate::compare_args::{CompareArgs, check_steps};
-use crate::dump_path::{DumpPathArg, StepArg, quoted};
+use crate::compare_args::CompareArgs;
+use crate::dump_path::{DumpPathArg, StepArg};
 use crate::error::{Exit, UsageError};
 use crate::kernel_args::KernelArgs;
 use crate::output::Output;
 use crate::parse::{JobsArg, choice, whole};
-use crate::program::program;
-use crate::progress::StepProgress;
 use crate::ranks::{self, DumpVerdict, VerdictDetail};
+use case::Case;
 
 /// Arguments of `tensortap blame`.
 #[derive(Args)]
@@ -43,8 +39,8 @@ use crate::ranks::{self, DumpVerdict, VerdictDetail};
     tensortap blame wrong_run --golden right_run   run folders: compare each rank with the same rank\n  \
     tensortap blame wrong --golden right --json --only wrong_here --limit 100\n\n\
     Labels: ok, wrong_here, inherited, raced, fed, masked, unknown.\n\
-    Exit status: 0 every task is ok or masked; 1 some task is not, or the run failed its own golden although \
-    every kernel agrees with its reference; 2 a dump cannot be read")]
+    Exit status: 0 every task is ok or masked; 1 some task is not, a missing rank could decide, or the run failed its own \
+    golden although every kernel agrees with its reference; 2 a dump cannot be read")]
 pub struct BlameArgs {
     #[command(flatten)]
     dump: DumpPathArg,
@@ -53,6 +49,11 @@ pub struct BlameArgs {
     /// or folder) named as by `export`, as TASK.ARGUMENT (softmax.scores), or as outputs of the run
     #[arg(long, value_name = "DUMP", conflicts_with = "reference")]
     golden: Option<PathBuf>,
+
+    /// Names of collectives, whose inputs are those of all ranks of a run: patterns with *, separated by | [default:
+    /// all_reduce|allreduce|all_gather|reduce_scatter|broadcast|all_to_all|barrier|nccl*]
+    #[arg(long, value_name = "NAMES", requires = "golden")]
+    collective: Option<String>,
 
     /// Compute the expected outputs of each task from its captured inputs; needs no golden
     #[arg(long)]
@@ -125,35 +126,19 @@ pub fn run(args: &BlameArgs, registry: &Registry, output: Output) -> anyhow::Res
         .into());
     }
     let set = args.dump.open_set()?;
+    if let Some(golden) = &args.golden
+        && let Some(run) = joint::Run::of(args, &set, golden)?
+    {
+        return run.judge(registry, output);
+    }
     let folder = set.path().to_owned();
     let pairs = ranks::pairs(set, args.golden.as_deref(), &args.dump.rank)?;
     if let [Pair::Paired { member, golden, .. }] = pairs.as_slice() {
-        return judge(args, registry, &member.dump, golden.as_deref(), output, |report| {
-            if output.json {
-                output.document(&BlameDocument::of(&report.found, report.listing))?;
-            } else {
-                output.text(&report.text()?)?;
-            }
-            Ok(if report.found.passes { Exit::Good } else { Exit::Difference })
-        });
+        return judge(args, registry, &member.dump, golden.as_deref(), output, |report| report.print(output));
     }
     ranks::judge_each(&folder, pairs, args.compare.allow_unmatched, output, |member, golden| {
-        judge(args, registry, &member.dump, golden, output, |report| {
-            let detail = match output.json {
-                true => VerdictDetail::Document(BlameDocument::of(&report.found, report.listing)),
-                false => VerdictDetail::Text(report.text()?),
-            };
-            Ok(DumpVerdict { passes: report.found.passes, headline: headline::headline(&report), detail })
-        })
+        judge(args, registry, &member.dump, golden, output, |report| report.verdict(output))
     })
-}
-
-/// The scenes, including the scene folder of the dump. References need it; with a golden it is optional.
-fn with_scene(args: &BlameArgs, registry: &Registry, dump: &Dump) -> Result<Registry, tensortap::Error> {
-    match tensortap::with_scene_of(registry, dump, args.scene.as_deref()) {
-        Err(_) if args.golden.is_some() && args.scene.is_none() => Ok(registry.clone()),
-        found => found,
-    }
 }
 
 /// Labels the tasks of one dump and passes the report to `tell`.
@@ -165,60 +150,31 @@ fn judge<T>(
     output: Output,
     tell: impl FnOnce(Report<'_>) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    check_steps(dump, &args.step.step)?;
-    let registry = &with_scene(args, registry, dump)?;
-    let opened = golden.map(open).transpose()?;
-    let golden_steps = opened.as_ref().map_or(Ok(Vec::new()), |golden| args.compare.golden_steps(golden))?;
-    let progress = StepProgress::new(output, dump.len());
-    let show = |done: u64, of: u64| progress.at(done, of);
-    let usual = if args.rerun { Profile::BitExact } else { Profile::Default };
-    let options = BlameOptions {
-        rules: args.compare.rules(dump.info(), usual)?,
-        other_dtypes: args.compare.golden_dtype,
-        steps: args.step.step.clone(),
-        golden_steps,
-        scene: registry.find(&dump.info().scene),
-        work: Work { threads: args.jobs.get(), progress: &show },
-    };
-    // GPU launches have no references; another device takes their place.
-    let runs = args.rerun || args.reference && dump.has_programs();
-    let rerun = if runs { Some(rerun::run(args, registry, dump, &options, output)?) } else { None };
-    let against = match (&opened, &rerun) {
-        (Some(Golden::Dump(golden)), _) => Baseline::Golden(golden),
-        (Some(Golden::Files(arrays)), _) => Baseline::Arrays(arrays),
-        (None, Some((rerun, _))) => Baseline::Rerun(rerun),
-        (None, None) => {
-            let scene = dump.info().scene.clone();
-            let found = registry.find(&scene);
-            if found.is_none() && dump.info().is_of_program() {
-                let (dir, program) = (printable_path(dump.dir()), printable(&scene));
-                return Err(UsageError::new(
-                    format!("{dir} is a recording of the program `{program}`, which has no references"),
-                    "use --golden DUMP with the dump of a correct run, or --rerun with --kernel NAME=LIB:SYMBOL",
-                )
-                .into());
-            }
-            Baseline::Reference(found.ok_or(AnalysisError::UnknownScene { scene })?)
-        }
-    };
-    let blame = Blame::of(dump, &against, &options)?;
-    let culprits = culprits(&blame, dump, &against, &options)?;
-    drop(progress);
-    let listing = Listing { only: &args.only, limit: args.limit };
-    let given = rerun.as_ref().map_or(&[][..], |(_, given)| given);
-    let replay_options = args.kernels.options();
-    let replay_options = replay_options
-        .iter()
-        .map(|(name, value)| format!(" --{name} {}", quoted(Path::new(value))))
-        .collect();
-    let (all, allow_unmatched) = (args.all, args.compare.allow_unmatched);
-    let report =
-        BlameReport::new(dump, &blame, culprits, opened.as_ref().zip(golden), allow_unmatched, program());
-    let found = BlameReport { given, replay_options, ..report };
-    tell(Report { found, all, allow_unmatched, listing })
+    let case = Case::new(args, registry, dump, golden, output)?;
+    let blame = case.blame()?;
+    case.report(&blame, None, tell)
 }
 
 impl Report<'_> {
+    /// Prints the report of the only dump.
+    fn print(&self, output: Output) -> anyhow::Result<Exit> {
+        if output.json {
+            output.document(&BlameDocument::of(&self.found, self.listing))?;
+        } else {
+            output.text(&self.text()?)?;
+        }
+        Ok(if self.found.passes { Exit::Good } else { Exit::Difference })
+    }
+
+    /// The result for one of several dumps.
+    fn verdict(&self, output: Output) -> anyhow::Result<DumpVerdict<BlameDocument>> {
+        let detail = match output.json {
+            true => VerdictDetail::Document(BlameDocument::of(&self.found, self.listing)),
+            false => VerdictDetail::Text(self.text()?),
+        };
+        Ok(DumpVerdict { passes: self.found.passes, headline: headline::headline(self), detail })
+    }
+
     fn text(&self) -> anyhow::Result<String> {
         let mut text = Vec::new();
         text::write(&mut text, self)?;

@@ -53,7 +53,12 @@ pub fn run(args: &RepairArgs, output: Output) -> anyhow::Result<Exit> {
     if output.json {
         let dumps =
             each.map(|(member, done)| MemberDocument::new(member, RepairDocument::of(done))).collect();
-        output.document(&SetDocument { dump: path.display().to_string(), verdict: None, dumps })?;
+        output.document(&SetDocument {
+            dump: path.display().to_string(),
+            verdict: None,
+            run: None,
+            dumps,
+        })?;
     } else {
         for (member, done) in each {
             output.text(&format!("{}, {}", member.name(), text(done)))?;

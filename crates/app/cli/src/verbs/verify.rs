@@ -54,6 +54,7 @@ fn set_document<'a>(set: &DumpSet, found: &'a [Findings]) -> SetDocument<VerifyD
     SetDocument {
         dump: set.path().display().to_string(),
         verdict: Some(word_of(found)),
+        run: None,
         dumps: set.members().iter().zip(found).map(of_member).collect(),
     }
 }

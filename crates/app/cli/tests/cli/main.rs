@@ -40,6 +40,7 @@ mod names;
 mod nan;
 mod peer_export;
 mod peers;
+mod ranks;
 mod repair;
 mod report;
 mod run;

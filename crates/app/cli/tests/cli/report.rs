@@ -241,7 +241,8 @@ fn contains_every_rank_of_a_run() {
     let passes = |member: usize| report["members"][member]["verdict"]["passes"].as_bool();
     assert_eq!([passes(0), passes(1), passes(2)], [Some(true), Some(false), Some(true)]);
     let all = report["verdict"]["sentence"].as_str().expect("a sentence");
-    assert!(all.starts_with("1 of 3 dumps fail, first rank 1: Kernel mul went wrong first"), "{all}");
+    let expected = "Rank 1: task 0x100000002 (inner / t3: mul) is wrong here; 1 of 3 dumps fail.";
+    assert_eq!(all, expected, "the same words as those of blame");
     folder.good("report wrong --golden right --rank 2 -o one.html");
     let one = data(&folder, "one.html");
     assert_eq!((one["members"].as_array().expect("members").len(), &one["verdict"]), (1, &Value::Null));

@@ -181,7 +181,12 @@ fn processes_without_ranks_are_compared_in_the_order_in_which_they_attached() {
     let said = recorded.call(&["blame", "wrong", "--golden", "right"]);
     let said = String::from_utf8(said.stdout).unwrap();
     let why = format!("(compared with pid {}: both attached as number 2 among the processes", right[1]);
-    assert!(said.contains(&why) && said.starts_with("FAIL: 1 of 3 dumps"), "{said}");
+    assert!(
+        said.contains(&why)
+            && said.starts_with("FAIL: pid ")
+            && said.contains("; 1 of 3 dumps in wrong fail\n"),
+        "{said}"
+    );
     // With different numbers of processes, they cannot be matched.
     let said = recorded.call(&["diff", "two", "right"]);
     let said = String::from_utf8(said.stdout).unwrap();

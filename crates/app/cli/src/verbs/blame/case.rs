@@ -1,0 +1,151 @@
+//! One dump with everything that its tasks are compared with.
+
+use std::path::{Path, PathBuf};
+
+use tensortap::LibraryKernel;
+use tensortap::analysis::blame::{Baseline, Blame, BlameOptions, Rerun};
+use tensortap::analysis::{AnalysisError, Work};
+use tensortap::format::Dump;
+use tensortap::judge::{Profile, RuleBook};
+use tensortap::scene::Registry;
+use tensortap_query::blame::{BlameReport, Listing, culprits};
+use tensortap_query::golden::{Golden, open};
+use tensortap_query::ids::IdRange;
+use tensortap_query::run_blame::AcrossRanks;
+use tensortap_query::words::{printable, printable_path};
+
+use super::{BlameArgs, Report, rerun};
+use crate::compare_args::check_steps;
+use crate::dump_path::quoted;
+use crate::error::UsageError;
+use crate::output::Output;
+use crate::program::program;
+use crate::progress::StepProgress;
+
+/// A dump and what it is compared with.
+pub(super) struct Case<'a> {
+    args: &'a BlameArgs,
+    dump: &'a Dump,
+    registry: Registry,
+    opened: Option<Golden>,
+    golden: Option<PathBuf>,
+    golden_steps: Vec<IdRange>,
+    rules: RuleBook,
+    /// The rerun with kernels from libraries.
+    rerun: Option<(Rerun, Vec<LibraryKernel>)>,
+    output: Output,
+}
+
+impl<'a> Case<'a> {
+    /// Opens the golden, or runs every task again if the options ask for it.
+    pub fn new(
+        args: &'a BlameArgs,
+        registry: &Registry,
+        dump: &'a Dump,
+        golden: Option<&Path>,
+        output: Output,
+    ) -> anyhow::Result<Case<'a>> {
+        check_steps(dump, &args.step.step)?;
+        let opened = golden.map(open).transpose()?;
+        let usual = if args.rerun { Profile::BitExact } else { Profile::Default };
+        let mut case = Case {
+            args,
+            dump,
+            registry: with_scene(args, registry, dump)?,
+            golden_steps: opened
+                .as_ref()
+                .map_or(Ok(Vec::new()), |golden| args.compare.golden_steps(golden))?,
+            opened,
+            golden: golden.map(Path::to_owned),
+            rules: args.compare.rules(dump.info(), usual)?,
+            rerun: None,
+            output,
+        };
+        // GPU launches have no references; another device takes their place.
+        if args.rerun || args.reference && dump.has_programs() {
+            let progress = StepProgress::new(output, dump.len());
+            let show = |done: u64, of: u64| progress.at(done, of);
+            let options = case.options(Work { threads: args.jobs.get(), progress: &show });
+            let rerun = rerun::run(args, &case.registry, dump, &options, output)?;
+            drop(options);
+            case.rerun = Some(rerun);
+        }
+        Ok(case)
+    }
+
+    /// Labels every task.
+    pub fn blame(&self) -> anyhow::Result<Blame> {
+        let progress = StepProgress::new(self.output, self.dump.len());
+        let show = |done: u64, of: u64| progress.at(done, of);
+        let options = self.options(Work { threads: self.args.jobs.get(), progress: &show });
+        Ok(Blame::of(self.dump, &self.against()?, &options)?)
+    }
+
+    /// Analyzes the first wrong tasks and passes the report to `tell`.
+    pub fn report<T>(
+        &self,
+        blame: &Blame,
+        across: Option<AcrossRanks<'_>>,
+        tell: impl FnOnce(Report<'_>) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let args = self.args;
+        let progress = StepProgress::new(self.output, self.dump.len());
+        let show = |done: u64, of: u64| progress.at(done, of);
+        let options = self.options(Work { threads: args.jobs.get(), progress: &show });
+        let culprits = culprits(blame, self.dump, &self.against()?, &options)?;
+        drop(options);
+        drop(progress);
+        let listing = Listing { only: &args.only, limit: args.limit };
+        let given = self.rerun.as_ref().map_or(&[][..], |(_, given)| given);
+        let replay_options = args.kernels.options();
+        let replay_options = replay_options
+            .iter()
+            .map(|(name, value)| format!(" --{name} {}", quoted(Path::new(value))))
+            .collect();
+        let (all, allow_unmatched) = (args.all, args.compare.allow_unmatched);
+        let golden = self.opened.as_ref().zip(self.golden.as_deref());
+        let report = BlameReport::new(self.dump, blame, culprits, golden, allow_unmatched, program());
+        let found = BlameReport { given, replay_options, across, ..report };
+        tell(Report { found, all, allow_unmatched, listing })
+    }
+
+    fn options<'o>(&'o self, work: Work<'o>) -> BlameOptions<'o> {
+        BlameOptions {
+            rules: self.rules.clone(),
+            other_dtypes: self.args.compare.golden_dtype,
+            steps: self.args.step.step.clone(),
+            golden_steps: self.golden_steps.clone(),
+            scene: self.registry.find(&self.dump.info().scene),
+            work,
+        }
+    }
+
+    fn against(&self) -> anyhow::Result<Baseline<'_>> {
+        Ok(match (&self.opened, &self.rerun) {
+            (Some(Golden::Dump(golden)), _) => Baseline::Golden(golden),
+            (Some(Golden::Files(arrays)), _) => Baseline::Arrays(arrays),
+            (None, Some((rerun, _))) => Baseline::Rerun(rerun),
+            (None, None) => {
+                let scene = self.dump.info().scene.clone();
+                let found = self.registry.find(&scene);
+                if found.is_none() && self.dump.info().is_of_program() {
+                    let (dir, program) = (printable_path(self.dump.dir()), printable(&scene));
+                    return Err(UsageError::new(
+                        format!("{dir} is a recording of the program `{program}`, which has no references"),
+                        "use --golden DUMP with the dump of a correct run, or --rerun with --kernel NAME=LIB:SYMBOL",
+                    )
+                    .into());
+                }
+                Baseline::Reference(found.ok_or(AnalysisError::UnknownScene { scene })?)
+            }
+        })
+    }
+}
+
+/// The scenes, including the scene folder of the dump. References need it; with a golden it is optional.
+fn with_scene(args: &BlameArgs, registry: &Registry, dump: &Dump) -> Result<Registry, tensortap::Error> {
+    match tensortap::with_scene_of(registry, dump, args.scene.as_deref()) {
+        Err(_) if args.golden.is_some() && args.scene.is_none() => Ok(registry.clone()),
+        found => found,
+    }
+}

@@ -1,0 +1,463 @@
+//! One verdict for a run of many ranks: a data-parallel program whose ranks sum their gradients in every step.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tensortap::abi::{DumpFilter, DumpLevel, Role};
+use tensortap::record::{
+    FolderOptions, KernelId, Session, StepId, StringId, TaskInfo, Tensor, ThreadRecorder,
+};
+use tensortap::{DType, DumpStage};
+
+use crate::Outcome;
+use crate::dumps::Folder;
+use crate::json::document;
+
+const ELEMENTS: usize = 8;
+const STEPS: u32 = 2;
+/// The step in which faults happen.
+const FAULT_STEP: u32 = 1;
+/// The same step in the dump, which counts from 1.
+const WRONG_STEP: u64 = 2;
+
+/// One bit is flipped: in the output of a task of a rank, or in the output of the collective on all ranks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fault {
+    Backward(usize),
+    /// In the first step: an error so small that the sum of all ranks is within its rule.
+    SlightBackward(usize),
+    Optimizer(usize),
+    Collective(usize),
+    WholeCollective,
+}
+
+/// A run to record.
+#[derive(Clone, Copy)]
+struct Plan<'a> {
+    ranks: usize,
+    faults: &'a [Fault],
+    /// Name of the collective.
+    collective: &'a str,
+    level: DumpLevel,
+    /// A rank that records no inputs.
+    without_inputs: Option<usize>,
+    /// A rank that runs the collective once more at the end.
+    one_more: Option<usize>,
+    /// A rank that takes no part in the collective.
+    outside: Option<usize>,
+    /// The optimizer amplifies small differences.
+    amplifies: bool,
+}
+
+const PLAN: Plan<'_> = Plan {
+    ranks: 4,
+    faults: &[],
+    collective: "all_reduce",
+    level: DumpLevel::Full,
+    without_inputs: None,
+    one_more: None,
+    outside: None,
+    amplifies: false,
+};
+
+/// Records a run into `folder/name`, one dump for each rank.
+fn record(folder: &Folder, name: &str, plan: &Plan<'_>) {
+    let run = folder.path(name);
+    let mut ranks: Vec<Rank> = (0..plan.ranks).map(|number| Rank::new(&run, number, plan)).collect();
+    for step in 0..STEPS {
+        let has = |fault: Fault| step == FAULT_STEP && plan.faults.contains(&fault);
+        for (number, rank) in ranks.iter_mut().enumerate() {
+            rank.task("forward", step, (&[0, 1], 2), |given| add(given[0], given[1]), false);
+            let is_wrong = has(Fault::Backward(number));
+            let is_slight = step == 0 && plan.faults.contains(&Fault::SlightBackward(number));
+            let backward = |given: &[&Buffer]| {
+                let mut made = add(given[0], given[0]);
+                made[0] += if is_slight { 6e-5 } else { 0.0 };
+                made
+            };
+            rank.task("backward", step, (&[2], 3), backward, is_wrong);
+        }
+        let sum = ranks.iter().map(|rank| rank.memory[3]).reduce(|one, other| add(&one, &other)).unwrap();
+        for (number, rank) in ranks.iter_mut().enumerate() {
+            let is_wrong = has(Fault::Collective(number)) || has(Fault::WholeCollective);
+            let collective = if plan.outside == Some(number) { "keep" } else { plan.collective };
+            rank.task(collective, step, (&[3], 4), |_| sum, is_wrong);
+            let is_wrong = has(Fault::Optimizer(number));
+            let optimizer = |given: &[&Buffer]| match plan.amplifies {
+                true => given[1].map(|sum| (sum - 100.0) * 1000.0),
+                false => add(given[0], given[1]),
+            };
+            rank.task("optimizer", step, (&[0, 4], 5), optimizer, is_wrong);
+        }
+        // The weights of the next step.
+        ranks.iter_mut().for_each(|rank| {
+            rank.task("publish", step, (&[5], 0), |given| *given[0], false);
+        });
+    }
+    if let Some(number) = plan.one_more {
+        ranks[number].task(plan.collective, STEPS - 1, (&[3], 4), |given| *given[0], false);
+    }
+    ranks.into_iter().for_each(Rank::end);
+}
+
+type Buffer = [f32; ELEMENTS];
+
+fn add(one: &Buffer, other: &Buffer) -> Buffer {
+    std::array::from_fn(|at| one[at] + other[at])
+}
+
+struct Rank {
+    session: Session,
+    recorder: ThreadRecorder,
+    memory: Vec<Buffer>,
+}
+
+impl Rank {
+    fn new(run: &Path, number: usize, plan: &Plan<'_>) -> Rank {
+        let filter = match plan.without_inputs == Some(number) {
+            true => DumpFilter { stages: 1 << DumpStage::AfterCompletion as u64, ..DumpFilter::ALL },
+            false => DumpFilter::ALL,
+        };
+        let options = FolderOptions { level: plan.level, filter, ..FolderOptions::default() };
+        let session = Session::in_folder(&run.join(format!("rank-{number}")), &options).unwrap();
+        let recorder = session.named_thread("main").unwrap();
+        let value = |buffer: usize, at: usize| match buffer {
+            // The weights are the same on all ranks, the samples are not.
+            0 => 1.0 + at as f32,
+            1 => 0.5 + (number * ELEMENTS + at) as f32,
+            _ => 0.0,
+        };
+        let memory = (0..6).map(|buffer| std::array::from_fn(|at| value(buffer, at))).collect();
+        Rank { session, recorder, memory }
+    }
+
+    /// Runs and records a task that reads and writes these buffers. A wrong task flips one bit of its output.
+    fn task(
+        &mut self,
+        kernel: &str,
+        step: u32,
+        (reads, writes): (&[usize], usize),
+        compute: impl FnOnce(&[&Buffer]) -> Buffer,
+        is_wrong: bool,
+    ) {
+        let kernel: KernelId = self.recorder.kernel(kernel).unwrap();
+        let step: StepId = self.recorder.step(&step.to_string()).unwrap();
+        let mut task = self.recorder.begin(&TaskInfo { step, ..TaskInfo::of(kernel) }).unwrap();
+        for (arg, &buffer) in (0..).zip(reads) {
+            let tensor = Tensor::of(&self.memory[buffer][..], DType::Float32).unwrap();
+            let tensor = tensor.arg(arg).role(Role::Input).name(StringId::NONE);
+            self.recorder.tensor(&mut task, DumpStage::BeforeDispatch, &tensor).unwrap();
+        }
+        let given: Vec<&Buffer> = reads.iter().map(|&buffer| &self.memory[buffer]).collect();
+        let mut made = compute(&given);
+        if is_wrong {
+            made[5] = f32::from_bits(made[5].to_bits() ^ 1 << 22);
+        }
+        self.memory[writes] = made;
+        let tensor = Tensor::of(&self.memory[writes][..], DType::Float32).unwrap();
+        let tensor = tensor.arg(u16::try_from(reads.len()).unwrap()).role(Role::Output);
+        self.recorder.tensor(&mut task, DumpStage::AfterCompletion, &tensor).unwrap();
+        self.recorder.end(&mut task).unwrap();
+    }
+
+    fn end(self) {
+        drop(self.recorder);
+        self.session.close().unwrap();
+    }
+}
+
+/// Two runs: `right`, and `wrong` with these faults.
+fn two_runs(plan: &Plan<'_>) -> Folder {
+    let folder = Folder::new();
+    record(&folder, "right", &Plan { faults: &[], ..*plan });
+    record(&folder, "wrong", plan);
+    folder
+}
+
+fn blame(folder: &Folder, options: &str) -> (Value, String) {
+    let line = format!("blame wrong --golden right {options}");
+    let outcome: Outcome = folder.tensortap(&format!("{line} --json"));
+    assert!(outcome.stderr.is_empty() && outcome.code <= Some(1), "{outcome:?}");
+    let found = document(&outcome);
+    let code = if found["verdict"] == "pass" { 0 } else { 1 };
+    assert_eq!(outcome.code, Some(code), "{found:#}");
+    let text = folder.tensortap(&line);
+    assert_eq!((text.code, text.stderr.as_str()), (Some(code), ""), "{text:?}");
+    (found, text.stdout)
+}
+
+/// Every task with one of these labels: rank, step, kernel.
+fn labeled(found: &Value, labels: &[&str]) -> Vec<(u64, u64, String)> {
+    let mut all = Vec::new();
+    for dump in found["dumps"].as_array().expect("dumps") {
+        for task in dump["tasks"].as_array().into_iter().flatten() {
+            if labels.iter().any(|label| task["label"] == *label) {
+                let kernel = task["kernels"][0].as_str().expect("a kernel").to_owned();
+                all.push((dump["rank"].as_u64().expect("a rank"), task["step"].as_u64().unwrap(), kernel));
+            }
+        }
+    }
+    all
+}
+
+const NAMED: &[&str] = &["wrong_here", "raced", "fed"];
+
+/// Checks that exactly this task is named, in the labels, in the document and in the first line.
+fn names_only(folder: &Folder, rank: u64, kernel: &str) -> Value {
+    let (found, text) = blame(folder, "");
+    assert_eq!(labeled(&found, NAMED), [(rank, WRONG_STEP, kernel.to_owned())], "{text}");
+    assert_eq!(labeled(&found, &["unknown"]), [], "{text}");
+    assert_eq!(
+        (&found["verdict"], &found["rank"], &found["step"]),
+        (&json!("fail"), &json!(rank), &json!(WRONG_STEP))
+    );
+    let first = found["first_wrong"].as_array().expect("first wrong tasks");
+    assert_eq!((first.len(), &first[0]["rank"], &first[0]["kernels"]), (1, &json!(rank), &json!([kernel])));
+    let head = text.lines().next().expect("a headline");
+    assert!(head.starts_with(&format!("FAIL: rank {rank}: task 2@")), "{text}");
+    assert!(head.contains(&format!("({kernel}) is wrong here")), "{text}");
+    found
+}
+
+#[test]
+fn a_fault_before_the_collective_names_its_rank_and_the_others_inherit_it() {
+    let folder = two_runs(&Plan { faults: &[Fault::Backward(2)], ..PLAN });
+    let found = names_only(&folder, 2, "backward");
+    // The collective passes the error on to every rank; each names the rank and the task it came from.
+    for dump in found["dumps"].as_array().unwrap() {
+        let tasks = dump["tasks"].as_array().unwrap();
+        let collective = tasks
+            .iter()
+            .find(|task| task["kernels"][0] == "all_reduce" && task["step"] == WRONG_STEP)
+            .unwrap();
+        assert_eq!(collective["label"], "inherited", "{dump:#}");
+        if dump["rank"] != 2 {
+            let from = &collective["from_rank"];
+            assert_eq!(
+                (&from["rank"], &from["step"], &from["kernels"]),
+                (&json!(2), &json!(WRONG_STEP), &json!(["backward"]))
+            );
+            assert!(collective["reason"].as_str().unwrap().contains("rank 2"), "{collective}");
+        }
+    }
+    assert_eq!(found["collectives"]["found_by"], "name");
+    assert_eq!(found["collectives"]["kinds"][0]["name"], "all_reduce");
+    assert_eq!(found["collectives"]["kinds"][0]["operations"], 2);
+    let text = blame(&folder, "").1;
+    assert!(text.contains("rank 0: FAIL: inherited an error from rank 2: "), "{text}");
+    assert!(text.contains("collectives were found by name: all_reduce"), "{text}");
+    assert!(text.contains("\nrank 2:\nFAIL: "), "the full report is of the culprit's rank: {text}");
+}
+
+#[test]
+fn a_fault_in_the_optimizer_or_inside_the_collective_of_one_rank_names_exactly_that_task() {
+    names_only(&two_runs(&Plan { faults: &[Fault::Optimizer(1)], ..PLAN }), 1, "optimizer");
+    names_only(&two_runs(&Plan { faults: &[Fault::Collective(3)], ..PLAN }), 3, "all_reduce");
+}
+
+#[test]
+fn sixteen_ranks_are_judged_together() {
+    let folder = two_runs(&Plan { ranks: 16, faults: &[Fault::Backward(11)], ..PLAN });
+    names_only(&folder, 11, "backward");
+}
+
+#[test]
+fn right_runs_pass() {
+    let folder = two_runs(&PLAN);
+    let (found, text) = blame(&folder, "");
+    assert_eq!((&found["verdict"], &found["rank"]), (&json!("pass"), &Value::Null));
+    assert_eq!(labeled(&found, &["ok"]).len(), 4 * 5 * 2, "{text}");
+    assert!(text.starts_with("PASS: all of 4 dumps in wrong"), "{text}");
+}
+
+#[test]
+fn a_collective_that_is_wrong_on_all_ranks_is_named_as_one() {
+    let folder = two_runs(&Plan { faults: &[Fault::WholeCollective], ..PLAN });
+    let (found, text) = blame(&folder, "");
+    let expected: Vec<_> = (0..4).map(|rank| (rank, WRONG_STEP, "all_reduce".to_owned())).collect();
+    assert_eq!(labeled(&found, NAMED), expected);
+    assert_eq!((&found["verdict"], &found["collective"]["name"]), (&json!("fail"), &json!("all_reduce")));
+    assert_eq!(found["collective"]["ranks"], json!([0, 1, 2, 3]));
+    let head = text.lines().next().unwrap();
+    assert!(
+        head.contains(
+            "`all_reduce` of step 2 is wrong on all 4 ranks, in the same way, although all its inputs"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_missing_rank_that_could_decide_makes_the_verdict_undecided() {
+    let faults = [
+        (Fault::Backward(2), "backward"),
+        (Fault::Optimizer(2), "optimizer"),
+        (Fault::Collective(2), "all_reduce"),
+    ];
+    for (fault, kernel) in faults {
+        let folder = two_runs(&Plan { faults: &[fault], ..PLAN });
+        fs::remove_dir_all(folder.path("wrong/rank-2")).unwrap();
+        let (found, text) = blame(&folder, "");
+        assert_eq!(found["verdict"], "undecided", "{fault:?}: {text}");
+        assert_eq!(found["undecided_because"][0]["rank"], 2, "{found:#}");
+        assert_eq!(labeled(&found, NAMED), [], "{fault:?}: {text}");
+        let head = text.lines().next().unwrap();
+        assert!(head.starts_with("UNDECIDED: ") && head.contains("rank 2"), "{text}");
+        let unknown = labeled(&found, &["unknown"]);
+        assert_eq!(unknown.len(), if fault == Fault::Backward(2) { 3 } else { 0 }, "{fault:?}: {text}");
+
+        // The same run without a rank that cannot decide.
+        let folder = two_runs(&Plan { faults: &[fault], ..PLAN });
+        fs::remove_dir_all(folder.path("wrong/rank-0")).unwrap();
+        let (found, text) = blame(&folder, "");
+        assert_eq!((&found["verdict"], &found["rank"]), (&json!("fail"), &json!(2)), "{fault:?}: {text}");
+        assert_eq!(labeled(&found, NAMED), [(2, WRONG_STEP, kernel.to_owned())], "{fault:?}: {text}");
+    }
+}
+
+#[test]
+fn only_equal_results_on_all_ranks_prove_the_input_of_a_missing_rank() {
+    // Each rank gets another part of a reduce_scatter, so a right part elsewhere proves nothing.
+    let plan = Plan { faults: &[Fault::Collective(2)], collective: "reduce_scatter", ..PLAN };
+    let folder = two_runs(&plan);
+    names_only(&folder, 2, "reduce_scatter");
+    fs::remove_dir_all(folder.path("wrong/rank-0")).unwrap();
+    let (found, text) = blame(&folder, "");
+    assert_eq!((&found["verdict"], &found["undecided_because"][0]["rank"]), (&json!("undecided"), &json!(0)));
+    assert_eq!(labeled(&found, NAMED), [], "{text}");
+}
+
+#[test]
+fn a_rank_that_only_run_json_lists_is_missing() {
+    let folder = two_runs(&Plan { faults: &[Fault::Backward(2)], ..PLAN });
+    for run in ["right", "wrong"] {
+        fs::remove_dir_all(folder.path(&format!("{run}/rank-2"))).unwrap();
+        let process = |rank: u64| json!({"folder": format!("rank-{rank}"), "pid": 10 + rank, "rank": rank});
+        let list = json!({"schema_version": 1, "processes": (0..4).map(process).collect::<Vec<_>>()});
+        fs::write(folder.path(&format!("{run}/run.json")), list.to_string()).unwrap();
+    }
+    let (found, text) = blame(&folder, "");
+    assert_eq!((&found["verdict"], &found["undecided_because"][0]["rank"]), (&json!("undecided"), &json!(2)));
+    assert_eq!(labeled(&found, NAMED), [], "{text}");
+}
+
+#[test]
+fn a_missing_rank_passes_only_if_it_is_allowed() {
+    let folder = two_runs(&PLAN);
+    fs::remove_dir_all(folder.path("wrong/rank-3")).unwrap();
+    assert_eq!(blame(&folder, "").0["verdict"], "undecided");
+    assert_eq!(blame(&folder, "--allow-unmatched").0["verdict"], "pass");
+}
+
+#[test]
+fn one_rank_is_judged_with_the_evidence_of_all() {
+    let folder = two_runs(&Plan { faults: &[Fault::Backward(2)], ..PLAN });
+    let (found, text) = blame(&folder, "--rank 0");
+    assert_eq!((&found["dump"], &found["verdict"]), (&json!("wrong/rank-0"), &json!("fail")));
+    assert_eq!(found["labels"]["wrong_here"], 0, "{text}");
+    assert!(text.starts_with("FAIL: inherited an error from rank 2: task 2@"), "{text}");
+    let (found, text) = blame(&folder, "--rank 2");
+    assert_eq!(found["labels"]["wrong_here"], 1, "{text}");
+    // A folder of one rank has no evidence about the other ranks.
+    let alone = folder.finds("blame wrong/rank-0 --golden right/rank-0 --json");
+    let alone = document(&alone);
+    assert_eq!((&alone["verdict"], &alone["labels"]["wrong_here"]), (&json!("undecided"), &json!(0)));
+    assert_eq!(alone["undecided_because"][0]["rank"], 1, "{alone:#}");
+}
+
+#[test]
+fn the_user_names_collectives() {
+    let plan = Plan { faults: &[Fault::Backward(2)], collective: "exchange_gradients", ..PLAN };
+    let folder = two_runs(&plan);
+    // Without the option, nothing shows that the task reads from other ranks.
+    let (found, _) = blame(&folder, "");
+    assert_eq!(found["collectives"]["kinds"], json!([]));
+    let (found, text) = blame(&folder, "--collective all_gather|exchange*");
+    assert_eq!(labeled(&found, NAMED), [(2, WRONG_STEP, "backward".to_owned())], "{text}");
+    let usage = folder.tensortap("blame wrong/rank-0 --reference --collective x");
+    assert_eq!(usage.code, Some(2), "{usage:?}");
+}
+
+#[test]
+fn collectives_that_do_not_line_up_are_unknown() {
+    let folder = two_runs(&Plan { faults: &[Fault::Backward(2)], one_more: Some(1), ..PLAN });
+    let (found, text) = blame(&folder, "");
+    assert_eq!(labeled(&found, NAMED), [(2, WRONG_STEP, "backward".to_owned())], "{text}");
+    let unaligned = &found["collectives"]["unaligned"][0];
+    assert_eq!(
+        (&unaligned["name"], &unaligned["step"]),
+        (&json!("all_reduce"), &json!(WRONG_STEP)),
+        "{found:#}"
+    );
+    assert!(text.contains("do not line up"), "{text}");
+    // The collective of step 1 on the other ranks.
+    assert!(labeled(&found, &["unknown"]).len() >= 3, "{text}");
+}
+
+#[test]
+fn an_input_that_was_not_captured_on_another_rank_decides_nothing() {
+    let plan = Plan { faults: &[Fault::Backward(2)], level: DumpLevel::Hash, ..PLAN };
+    names_only(&two_runs(&plan), 2, "backward");
+    // Each rank gets another part, so only the inputs can show where the error came from.
+    let plan = Plan {
+        faults: &[Fault::Collective(1)],
+        collective: "reduce_scatter",
+        without_inputs: Some(0),
+        ..PLAN
+    };
+    let (found, text) = blame(&two_runs(&plan), "");
+    assert_eq!(labeled(&found, NAMED), [], "{text}");
+    let unknown = labeled(&found, &["unknown"]);
+    assert!(unknown.contains(&(1, WRONG_STEP, "reduce_scatter".to_owned())), "{text}");
+    assert!(text.contains("the input of `reduce_scatter` on rank 0 is not known"), "{text}");
+}
+
+#[test]
+fn an_error_within_its_rule_that_another_rank_amplifies_names_the_rank_where_it_began() {
+    let folder = two_runs(&Plan { faults: &[Fault::SlightBackward(0)], amplifies: true, ..PLAN });
+    let (found, text) = blame(&folder, "");
+    assert_eq!(labeled(&found, NAMED), [(0, 1, "backward".to_owned())], "{text}");
+    // The sum itself is right.
+    assert!(!labeled(&found, &["inherited"]).contains(&(1, 1, "all_reduce".into())), "{text}");
+    assert!(labeled(&found, &["inherited"]).contains(&(1, 1, "optimizer".into())), "{text}");
+}
+
+#[test]
+fn a_rank_outside_the_group_decides_nothing() {
+    let plan =
+        Plan { faults: &[Fault::Collective(1)], collective: "reduce_scatter", outside: Some(3), ..PLAN };
+    let folder = two_runs(&plan);
+    names_only(&folder, 1, "reduce_scatter");
+    fs::remove_dir_all(folder.path("wrong/rank-3")).unwrap();
+    names_only(&folder, 1, "reduce_scatter");
+}
+
+#[test]
+fn two_faults_are_both_named() {
+    let folder = two_runs(&Plan { faults: &[Fault::Collective(1), Fault::Optimizer(3)], ..PLAN });
+    let (found, text) = blame(&folder, "");
+    let expected = [(1, WRONG_STEP, "all_reduce".to_owned()), (3, WRONG_STEP, "optimizer".to_owned())];
+    assert_eq!(labeled(&found, NAMED), expected, "{text}");
+    assert!(
+        text.starts_with("FAIL: rank 1: ") && text.contains("; 1 more task has nothing wrong before it; "),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_report_has_the_same_verdict_as_blame() {
+    let folder = two_runs(&Plan { faults: &[Fault::Backward(2)], ..PLAN });
+    let cause = "Rank 2: task 2@0x7 (backward) is wrong here";
+    let report = folder.finds("report wrong --golden right -o report.html").stdout;
+    assert!(report.starts_with(&format!("FAIL: {cause}; 4 of 4 dumps fail.\n")), "{report}");
+    let page = fs::read_to_string(folder.path("report.html")).unwrap();
+    assert!(
+        page.contains("nherited an error from rank 2: task 2@0x7 (backward)"),
+        "the other ranks inherit it"
+    );
+    assert!(page.contains("collectives were found by name: all_reduce (2)"));
+    fs::remove_dir_all(folder.path("wrong/rank-2")).unwrap();
+    let report = folder.finds("report wrong --golden right -o report.html").stdout;
+    assert!(report.starts_with("UNDECIDED: Rank 2 (only the golden has it) could decide: "), "{report}");
+}
