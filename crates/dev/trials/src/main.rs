@@ -132,7 +132,7 @@ fn report(args: &Args, seed: u64, dir: &Path, verdict: &Verdict, tally: &Mutex<T
             tally.count(verdict.row, judgment);
             let mut complaints = Vec::new();
             for (id, label) in &judgment.innocents {
-                complaints.push(format!("an innocent task is {label} (identity {id})"));
+                complaints.push(format!("innocent (identity {id}) is {label}"));
             }
             if judgment.right_run_failed {
                 complaints.push("a right run failed".to_owned());

@@ -91,7 +91,9 @@ impl Case<'_> {
                 "wrong_here" | "fed" | "raced" if self.may_be(id, &labeled.label, partner) => {
                     judgment.named = true;
                 }
-                "wrong_here" | "fed" | "raced" => judgment.innocents.push((id, labeled.label.clone())),
+                "wrong_here" | "fed" | "raced" => {
+                    judgment.innocents.push((id, format!("{}: {}", labeled.label, self.truth_about(id))));
+                }
                 _ => {}
             }
         }
@@ -104,7 +106,7 @@ impl Case<'_> {
                 false => self.is_guilty(id) || self.is_of_race(id),
             };
             if !may_be_named && !is_cause {
-                judgment.innocents.push((id, format!("first_wrong ({label})")));
+                judgment.innocents.push((id, format!("first_wrong, {label}: {}", self.truth_about(id))));
             }
             judgment.named |= may_be_named;
             judgment.named_first |= position == 0 && may_be_named;
@@ -151,6 +153,44 @@ impl Case<'_> {
             Source::Garbage | Source::Stray(_) => false,
         };
         actual != golden || !is_of_task
+    }
+
+    /// What is true about a task that did nothing wrong.
+    fn truth_about(&self, id: usize) -> String {
+        let (Some(actual), Some(golden)) = (self.actual.task(id), self.golden.task(id)) else {
+            return "it is only in this run".to_owned();
+        };
+        let is_written_wrong = actual
+            .args
+            .iter()
+            .zip(&golden.args)
+            .any(|(left, right)| (0..left.places.len()).any(|at| is_visible_error(left, right, at)));
+        let mut inputs = Vec::new();
+        for (arg, (left, right)) in actual.args.iter().zip(&golden.args).enumerate() {
+            let differs = |at: &usize| {
+                left.read[*at] && left.element.is_outside(left.before_of(*at), right.before_of(*at))
+            };
+            let Some(at) = (0..left.places.len()).find(differs) else { continue };
+            let source = match left.sources[at] {
+                Source::Launch(of) if right.sources[at] == left.sources[at] => {
+                    let is_recorded = self.actual.facts.content.keys().any(|(task, _, _)| *task == of);
+                    format!("a launch that {} recorded", if is_recorded { "is" } else { "is not" })
+                }
+                Source::Launch(_) => "another launch than in the golden run".to_owned(),
+                Source::Garbage => "uninitialized memory".to_owned(),
+                Source::Host(_) => "the host".to_owned(),
+                Source::Stray(_) => "a launch that wrote outside of its arguments".to_owned(),
+            };
+            let (left, right) = self.content(id, arg, false);
+            let captured =
+                if left == Content::None || right == Content::None { ", not captured" } else { "" };
+            inputs.push(format!("argument {arg} from {source}{captured}"));
+        }
+        match (is_written_wrong, inputs.is_empty()) {
+            (false, _) => "everything that it wrote is right".to_owned(),
+            (true, true) => "what it wrote differs although what it read does not".to_owned(),
+            (true, false) => format!("it read wrong elements: {}", inputs.join(", ")),
+        }
     }
 
     /// Launches of both runs that are certainly partners.
