@@ -170,3 +170,6 @@ fn levels(captures: &[Capture; 2]) -> &'static str {
         "full"
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -197,7 +197,7 @@ fn write_results(
 fn write_after_the_end(memory: &mut Memory, output: &ArgTrace, elements: usize, id: usize) {
     let bytes = output.element.bytes();
     let end = output.places.iter().max().map_or(0, |last| last + bytes);
-    let mut random = fastrand::Rng::with_seed(id as u64);
+    let mut random = fastrand::Rng::with_seed(!(id as u64));
     let fits = memory.len().saturating_sub(end) / bytes;
     for place in (0..elements.min(fits)).map(|at| end + at * bytes) {
         let value = crate::kernels::random_value(output.element, &mut random);

@@ -24,7 +24,6 @@ mod waits;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -78,7 +77,7 @@ fn main() -> ExitCode {
     let seed = args.seed.unwrap_or_else(seed_of_clock);
     println!("seed {seed}");
     let tally = Mutex::new(Tally::default());
-    let next = AtomicU64::new(0);
+    let next = Mutex::new(0);
     let began = Instant::now();
     std::thread::scope(|scope| {
         for job in 0..args.jobs.max(1) {
@@ -102,9 +101,13 @@ fn seed_of_clock() -> u64 {
     now.as_secs() * 1_000_000
 }
 
-fn work(args: &Args, job: usize, seed: u64, began: Instant, next: &AtomicU64, tally: &Mutex<Tally>) {
+fn work(args: &Args, job: usize, seed: u64, began: Instant, next: &Mutex<u64>, tally: &Mutex<Tally>) {
     while began.elapsed() < Duration::from_secs(args.seconds) {
-        let number = next.fetch_add(1, Ordering::Relaxed);
+        let number = {
+            let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
+            *next += 1;
+            *next - 1
+        };
         if args.trials.is_some_and(|most| number >= most) {
             break;
         }

@@ -136,7 +136,7 @@ impl Case<'_> {
     }
 
     /// Whether a task reads an element that differs and has another source than in the golden run.
-    fn reads_from_elsewhere(&self, id: usize) -> bool {
+    pub fn reads_from_elsewhere(&self, id: usize) -> bool {
         let (Some(actual), Some(golden)) = (self.actual.task(id), self.golden.task(id)) else { return false };
         actual.args.iter().zip(&golden.args).any(|(actual, golden)| {
             let count = actual.places.len().min(golden.places.len());
@@ -333,3 +333,6 @@ fn is_visible_error(actual: &ArgTrace, golden: &ArgTrace, at: usize) -> bool {
     let declared = actual.role_known && (actual.written[at] || golden.written[at]);
     (declared || changed(actual) || changed(golden)) && actual.element.is_outside(left, right)
 }
+
+#[cfg(test)]
+mod tests;

@@ -51,13 +51,13 @@ impl Tally {
     }
 
     pub fn print(&self) {
-        println!("\n{:<8} {:<12} {:<14}{}", "backend", "levels", "fault", line(HEADS.map(str::to_owned)));
+        println!("\n{:<8} {:<12} {:<14}{}", "backend", "levels", "fault", line(&HEADS.map(str::to_owned)));
         let mut sum = Counts::default();
         for ((backend, levels, fault), counts) in &self.rows {
-            println!("{backend:<8} {levels:<12} {:<14}{}", name_of(*fault), line(counts.cells()));
+            println!("{backend:<8} {levels:<12} {:<14}{}", name_of(*fault), line(&counts.cells()));
             sum.add(counts);
         }
-        println!("{:<36}{}", "all", line(sum.cells()));
+        println!("{:<36}{}", "all", line(&sum.cells()));
     }
 }
 
@@ -66,7 +66,7 @@ pub fn name_of(fault: Fault) -> String {
     fault.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
-fn line(cells: [String; 9]) -> String {
+fn line(cells: &[String; 9]) -> String {
     cells.iter().map(|cell| format!("{cell:>9}")).collect()
 }
 
