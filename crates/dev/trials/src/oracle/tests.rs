@@ -195,9 +195,9 @@ fn a_hash_of_fresh_memory_accuses_only_a_declared_output() {
 
 #[test]
 fn a_kernel_that_did_not_write_is_visible_without_roles() {
-    let trial = Trial::deviates(program(Element::F32, false), Fault::Stale, 1, Deviation::Stale);
-    assert!(trial.judge("pass", &[(1, "masked")], None).wrong_run_passed);
-    let fresh = trial.judge("fail", &[(1, "wrong_here")], None);
+    let trial = Trial::deviates(program(Element::F32, false), Fault::Stale, 2, Deviation::Stale);
+    assert!(trial.judge("pass", &[(2, "masked")], None).wrong_run_passed);
+    let fresh = trial.judge("fail", &[(2, "wrong_here")], None);
     assert!(fresh.named_first && !fresh.is_violation());
     assert!(!fresh.is_decidable, "the buffer that it did not write differs before it");
 }
@@ -292,4 +292,24 @@ fn a_launch_with_another_buffer_is_guilty() {
     let trial = Trial::new(program(Element::I32, true), Fault::WrongBuffer, guilt, replace);
     assert!(trial.judge("fail", &[(2, "fed")], None).named_first);
     assert!(trial.is_false(1, "wrong_here") && trial.is_false(3, "fed"));
+}
+
+#[test]
+fn a_reader_is_fed_if_its_input_came_from_another_launch() {
+    let mut program = program(Element::I32, true);
+    // 4 writes block 1 again, before 2 reads it. Without 4, 2 reads what 1 wrote.
+    program.actions.insert(program.unrecorded_prefix + 1, launch(4, 0, [3, 1]));
+    let guilt = Guilt { guilty: vec![4], race: None };
+    let remove = |plan: &mut Plan| plan.program.actions.retain(|action| action.id() != Some(4));
+    let trial = Trial::new(program, Fault::Missing, guilt, remove);
+    assert!(!trial.is_false(2, "fed") && trial.is_false(1, "fed") && trial.is_false(2, "wrong_here"));
+}
+
+#[test]
+fn a_program_that_reads_uninitialized_memory_in_both_runs_is_fed() {
+    let mut program = program(Element::I32, true);
+    program.actions.remove(5);
+    program.unrecorded_prefix -= 1;
+    let trial = Trial::new(program, Fault::Uninitialized, Guilt::default(), |_| {});
+    assert!(!trial.is_false(1, "fed") && trial.is_false(1, "wrong_here") && trial.is_false(2, "fed"));
 }
