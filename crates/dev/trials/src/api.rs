@@ -10,6 +10,7 @@ use crate::machine::{ArgTrace, Source, TaskTrace, Unobserved, execute};
 use crate::oracle::{Case, Judgment, Run};
 use crate::program::{Action, Plan};
 use crate::recording::{Capture, Facts, Recording};
+use crate::tally::name_of;
 use crate::{answer, trial::Verdict};
 
 /// Both runs of a trial, before they are recorded.
@@ -152,7 +153,12 @@ pub fn trial(seed: u64, only: &[Fault], tensortap: &Path, dir: &Path) -> Result<
         answer.as_ref().map(|answer| case.judge(answer)).map_err(Clone::clone);
     let levels = levels(&runs.captures);
     let story = crate::story::tell(&case, &runs.actual, answer.as_ref().ok());
-    Ok(Verdict { row: ("api", levels, runs.fault), judgment, story })
+    Ok(Verdict {
+        row: ("api", levels, name_of(runs.fault)),
+        is_right: runs.fault.is_right(),
+        judgment,
+        story,
+    })
 }
 
 /// The cell of the table for two dumps. Filters, losses and marks leave out more than levels do.

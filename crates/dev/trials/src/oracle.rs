@@ -65,8 +65,8 @@ pub struct Judgment {
     pub is_decidable: bool,
     pub named_first: bool,
     pub named: bool,
-    /// Labels that accuse an innocent task: its identity and the label.
-    pub innocents: Vec<(usize, String)>,
+    /// Innocent tasks that are named: the task id, its label, and what is true about it.
+    pub innocents: Vec<(u64, String)>,
     pub right_run_failed: bool,
     pub wrong_run_passed: bool,
 }
@@ -92,7 +92,9 @@ impl Case<'_> {
                     judgment.named = true;
                 }
                 "wrong_here" | "fed" | "raced" => {
-                    judgment.innocents.push((id, format!("{}: {}", labeled.label, self.truth_about(id))));
+                    judgment
+                        .innocents
+                        .push((labeled.task, format!("{}: {}", labeled.label, self.truth_about(id))));
                 }
                 _ => {}
             }
@@ -102,11 +104,11 @@ impl Case<'_> {
             let label = answer.label(task);
             let is_cause = matches!(label, "wrong_here" | "fed" | "raced");
             let may_be_named = match is_cause {
-                true => !judgment.innocents.iter().any(|(innocent, _)| *innocent == id),
+                true => !judgment.innocents.iter().any(|(innocent, _)| *innocent == task),
                 false => self.is_guilty(id) || self.is_of_race(id),
             };
             if !may_be_named && !is_cause {
-                judgment.innocents.push((id, format!("first_wrong, {label}: {}", self.truth_about(id))));
+                judgment.innocents.push((task, format!("first_wrong, {label}: {}", self.truth_about(id))));
             }
             judgment.named |= may_be_named;
             judgment.named_first |= position == 0 && may_be_named;
