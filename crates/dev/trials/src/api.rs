@@ -11,7 +11,7 @@ use crate::oracle::{Case, Judgment, Run};
 use crate::program::{Action, Plan};
 use crate::recording::{Capture, Facts, Recording};
 use crate::tally::name_of;
-use crate::{answer, trial::Verdict};
+use crate::{answer, trial::Verdict, waits};
 
 /// Both runs of a trial, before they are recorded.
 struct Runs {
@@ -39,6 +39,10 @@ fn plan(random: &mut fastrand::Rng, only: &[Fault]) -> Runs {
         // Most faulty runs have no noise, so that hashes are equal where values are.
         if !fault.is_right() && random.u8(..4) == 0 && faults::has_only_floats(&golden.program) {
             actual.noise = Some(random.u64(..));
+        }
+        // Threads number tasks as they come.
+        if golden.program.style.lanes > 1 && random.bool() {
+            waits::interleave(&mut actual.program, random);
         }
         let Some(guilt) = faults::apply(fault, &mut actual, random) else { continue };
         let [left, right] = [&actual, &golden].map(|plan| execute(plan, &mut Unobserved));
