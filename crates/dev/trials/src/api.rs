@@ -55,7 +55,7 @@ fn plan(random: &mut fastrand::Rng, only: &[Fault]) -> Runs {
 }
 
 /// Whether a fault has an effect, and no error is so close to the tolerance that rounding could decide.
-fn is_clear(actual: &[TaskTrace], golden: &[TaskTrace], fault: Fault) -> bool {
+pub fn is_clear(actual: &[TaskTrace], golden: &[TaskTrace], fault: Fault) -> bool {
     let mut differs = actual.len() != golden.len();
     for left in actual {
         let Some(right) = golden.iter().find(|trace| trace.id == left.id) else { continue };

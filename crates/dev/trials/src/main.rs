@@ -13,6 +13,7 @@ mod generate;
 mod kernels;
 mod machine;
 mod memory;
+mod opencl;
 mod oracle;
 mod program;
 mod recording;
@@ -41,6 +42,8 @@ enum Backend {
     Api,
     /// Built-in scenes with an injected fault.
     Scene,
+    /// Generated OpenCL programs on the first device, such as PoCL.
+    Opencl,
 }
 
 /// Judges `tensortap blame` with generated programs. Exits with 1 if an innocent task was named, a right run
@@ -62,10 +65,13 @@ struct Args {
     /// Seed of the first trial; later trials count up. Default: from the clock.
     #[arg(long)]
     seed: Option<u64>,
-    /// Only trials of this backend.
+    /// Only trials of this backend. Default: `api` and `scene`; `opencl` needs Python with `pyopencl`.
     #[arg(long)]
     backend: Option<Backend>,
-    /// Only these faults of the recording API.
+    /// A Python that has `pyopencl`.
+    #[arg(long, value_name = "PATH", default_value = "python3")]
+    python: PathBuf,
+    /// Only these faults.
     #[arg(long, value_delimiter = ',')]
     only: Vec<Fault>,
     /// Working folder.
@@ -144,6 +150,10 @@ fn work(args: &Args, job: usize, seed: u64, began: Instant, next: &Mutex<u64>, t
                 match backend(args, seed) {
                     Backend::Api => api::trial(seed, &args.only, &args.tensortap, &dir),
                     Backend::Scene => scenes::trial(seed, &args.tensortap, &dir),
+                    Backend::Opencl => {
+                        let tools = opencl::Tools { tensortap: &args.tensortap, python: &args.python };
+                        opencl::trial(seed, &args.only, &tools, &dir)
+                    }
                 }
             });
         let verdict = verdict.unwrap_or_else(|error| panic!("trial {seed} cannot be recorded: {error}"));

@@ -85,7 +85,14 @@ impl Case<'_> {
     pub fn judge(&self, answer: &Answer) -> Judgment {
         let mut judgment = Judgment { is_decidable: self.is_decidable(), ..Judgment::default() };
         for labeled in &answer.tasks {
-            let Some(id) = self.actual.facts.identity(labeled.task) else { continue };
+            let is_named = matches!(labeled.label.as_str(), "wrong_here" | "fed" | "raced");
+            let Some(id) = self.actual.facts.identity(labeled.task) else {
+                // A read by the host, at the end of a run.
+                if is_named {
+                    judgment.innocents.push((labeled.task, format!("{}: it only reads", labeled.label)));
+                }
+                continue;
+            };
             let partner = labeled.raced_with.and_then(|task| self.actual.facts.identity(task));
             match labeled.label.as_str() {
                 "wrong_here" | "fed" | "raced" if self.may_be(id, &labeled.label, partner) => {
