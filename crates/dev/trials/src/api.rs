@@ -10,7 +10,8 @@ use crate::machine::{ArgTrace, Source, TaskTrace, Unobserved, execute};
 use crate::oracle::{Case, Judgment, Run};
 use crate::program::{Action, Plan};
 use crate::recording::{Capture, Facts, Recording};
-use crate::{answer, trial::Verdict};
+use crate::tally::name_of;
+use crate::{answer, trial::Verdict, waits};
 
 /// Both runs of a trial, before they are recorded.
 struct Runs {
@@ -39,6 +40,10 @@ fn plan(random: &mut fastrand::Rng, only: &[Fault]) -> Runs {
         if !fault.is_right() && random.u8(..4) == 0 && faults::has_only_floats(&golden.program) {
             actual.noise = Some(random.u64(..));
         }
+        // Threads number tasks as they come.
+        if golden.program.style.lanes > 1 && random.bool() {
+            waits::interleave(&mut actual.program, random);
+        }
         let Some(guilt) = faults::apply(fault, &mut actual, random) else { continue };
         let [left, right] = [&actual, &golden].map(|plan| execute(plan, &mut Unobserved));
         if !is_clear(&left, &right, fault) {
@@ -50,7 +55,7 @@ fn plan(random: &mut fastrand::Rng, only: &[Fault]) -> Runs {
 }
 
 /// Whether a fault has an effect, and no error is so close to the tolerance that rounding could decide.
-fn is_clear(actual: &[TaskTrace], golden: &[TaskTrace], fault: Fault) -> bool {
+pub fn is_clear(actual: &[TaskTrace], golden: &[TaskTrace], fault: Fault) -> bool {
     let mut differs = actual.len() != golden.len();
     for left in actual {
         let Some(right) = golden.iter().find(|trace| trace.id == left.id) else { continue };
@@ -152,7 +157,12 @@ pub fn trial(seed: u64, only: &[Fault], tensortap: &Path, dir: &Path) -> Result<
         answer.as_ref().map(|answer| case.judge(answer)).map_err(Clone::clone);
     let levels = levels(&runs.captures);
     let story = crate::story::tell(&case, &runs.actual, answer.as_ref().ok());
-    Ok(Verdict { row: ("api", levels, runs.fault), judgment, story })
+    Ok(Verdict {
+        row: ("api", levels, name_of(runs.fault)),
+        is_right: runs.fault.is_right(),
+        judgment,
+        story,
+    })
 }
 
 /// The cell of the table for two dumps. Filters, losses and marks leave out more than levels do.
@@ -170,3 +180,6 @@ fn levels(captures: &[Capture; 2]) -> &'static str {
         "full"
     }
 }
+
+#[cfg(test)]
+mod tests;

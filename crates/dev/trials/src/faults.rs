@@ -319,7 +319,7 @@ fn is_racy(program: &Program, early: usize, late: usize) -> bool {
         return false;
     };
     let [first, second] = [early, late].map(|at| Uses::of(program, &program.actions[at]));
-    let reads = second.reads.iter().any(|at| first.writes.contains(at));
+    let reads = !second.reads.is_disjoint(&first.writes);
     let disturbs = second.writes.iter().any(|at| first.reads.contains(at) || first.writes.contains(at));
     let between = &program.actions[early + 1..late];
     let is_free = between.iter().all(|action| match action {

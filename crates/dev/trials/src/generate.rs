@@ -28,6 +28,8 @@ struct Generator<'r> {
     host: HostWrite,
     /// Share of views that show more than the kernel uses.
     slack: f64,
+    most_elements: usize,
+    most_launches: usize,
     names: bool,
     scope: Option<usize>,
 }
@@ -44,6 +46,8 @@ pub fn program(random: &mut fastrand::Rng) -> Program {
         next_id: 0,
         host,
         slack: if random.bool() { 0.0 } else { 0.6 },
+        most_elements: 1400,
+        most_launches: 20,
         names: random.u8(..5) < 2,
         scope: None,
         style,
@@ -57,6 +61,44 @@ pub fn program(random: &mut fastrand::Rng) -> Program {
     let mut program = Program { style, blocks, kernels, actions, unrecorded_prefix };
     waits::declare(&mut program, random);
     program
+}
+
+/// A program for OpenCL: one queue, no declared roles, and buffers that every launch shows whole.
+pub fn opencl_program(random: &mut fastrand::Rng) -> Program {
+    let mut style = style(random);
+    style.element_bytes = 4;
+    (style.lanes, style.steps, style.edges, style.explicit_ids) = (1, 1, Edges::Complete, false);
+    let mut kernels = kernels(random, &style);
+    kernels.truncate(3);
+    for kernel in &mut kernels {
+        for param in &mut kernel.params {
+            (param.element, param.role_known) = (Element::I32, false);
+        }
+    }
+    let mut generator = Generator {
+        kernels,
+        blocks: Vec::new(),
+        actions: Vec::new(),
+        next_id: 0,
+        host: HostWrite::Recorded,
+        slack: 1.0,
+        most_elements: 65,
+        most_launches: 10,
+        names: false,
+        scope: None,
+        style,
+        random,
+    };
+    generator.external_blocks();
+    generator.body(0);
+    let Generator { style, kernels, blocks, mut actions, .. } = generator;
+    for action in &mut actions {
+        if let Action::Host { how, .. } = action {
+            *how = HostWrite::Recorded;
+        }
+    }
+    let blocks = blocks.iter().map(|block| block.elements).collect();
+    Program { style, blocks, kernels, actions, unrecorded_prefix: 0 }
 }
 
 fn style(random: &mut fastrand::Rng) -> Style {
@@ -150,8 +192,11 @@ impl Generator<'_> {
     }
 
     fn new_block(&mut self, is_local: bool) -> usize {
-        let elements =
-            if self.random.u8(..12) == 0 { self.random.usize(600..1400) } else { self.random.usize(4..=64) };
+        let elements = if self.random.u8(..12) == 0 && self.most_elements > 600 {
+            self.random.usize(600..self.most_elements)
+        } else {
+            self.random.usize(4..=64)
+        };
         self.blocks.push(Block { elements, is_live: true, is_local, defined: vec![false; elements] });
         self.actions.push(Action::Alloc { block: self.blocks.len() - 1 });
         self.blocks.len() - 1
@@ -160,7 +205,7 @@ impl Generator<'_> {
     /// The launches of a step, and their repetition in further steps.
     fn body(&mut self, begins_at: usize) {
         let steps = self.style.steps;
-        let launches = self.random.usize(2..=if steps > 1 { 9 } else { 20 });
+        let launches = self.random.usize(2..=if steps > 1 { 9 } else { self.most_launches });
         for _ in 0..launches {
             if self.random.u8(..6) == 0 {
                 self.scope = if self.random.bool() { Some(self.random.usize(..3)) } else { None };

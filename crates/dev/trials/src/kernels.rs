@@ -41,6 +41,12 @@ pub fn random_value(element: Element, random: &mut fastrand::Rng) -> Vec<u8> {
     }
 }
 
+/// What the host writes, element by element.
+pub fn host_data(element: Element, seed: u64, count: usize) -> Vec<Vec<u8>> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    (0..count).map(|_| random_value(element, &mut random)).collect()
+}
+
 /// A number that depends on all of `parts`.
 fn hash(parts: [u64; 3]) -> u64 {
     parts.iter().fold(0x9e37_79b9_7f4a_7c15, |sum: u64, &part| {

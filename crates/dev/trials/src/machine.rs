@@ -68,7 +68,11 @@ impl Observer for Unobserved {}
 
 /// Runs a plan.
 pub fn execute(plan: &Plan, observer: &mut dyn Observer) -> Vec<TaskTrace> {
-    let mut memory = Memory::new(&plan.program, plan.garbage, plan.padding);
+    execute_in(plan, &mut Memory::new(&plan.program, plan.garbage, plan.padding), observer)
+}
+
+/// Runs a plan in new memory, which shows the result afterwards.
+pub fn execute_in(plan: &Plan, memory: &mut Memory, observer: &mut dyn Observer) -> Vec<TaskTrace> {
     let mut traces = Vec::new();
     for (position, action) in plan.program.actions.iter().enumerate() {
         let is_recorded = position >= plan.program.unrecorded_prefix;
@@ -76,23 +80,23 @@ pub fn execute(plan: &Plan, observer: &mut dyn Observer) -> Vec<TaskTrace> {
             Action::Alloc { block } => {
                 memory.allocate(*block);
                 if is_recorded {
-                    observer.allocated(&memory, *block, false);
+                    observer.allocated(memory, *block, false);
                 }
             }
             Action::Free { block } => {
                 if is_recorded {
-                    observer.allocated(&memory, *block, true);
+                    observer.allocated(memory, *block, true);
                 }
                 memory.free(*block);
             }
             Action::Host { id, view, element, seed, how, lane } => {
-                let trace = host_write(&mut memory, *id, view, *element, *seed);
+                let trace = host_write(memory, *id, view, *element, *seed);
                 if *how == HostWrite::Recorded && is_recorded {
-                    observer.host_wrote(*id, &memory, view, *element, *lane);
+                    observer.host_wrote(*id, memory, view, *element, *lane);
                     traces.push(trace);
                 }
             }
-            Action::Launch { id, launch } => traces.push(run(plan, &mut memory, *id, launch, observer)),
+            Action::Launch { id, launch } => traces.push(run(plan, memory, *id, launch, observer)),
         }
     }
     traces
@@ -102,9 +106,7 @@ fn host_write(memory: &mut Memory, id: usize, view: &View, element: Element, see
     let places = memory.places(view);
     let before = memory.gather(&places);
     let sources = places.iter().map(|&place| memory.source(place)).collect();
-    let mut random = fastrand::Rng::with_seed(seed);
-    for &place in &places {
-        let value = crate::kernels::random_value(element, &mut random);
+    for (&place, value) in places.iter().zip(crate::kernels::host_data(element, seed, places.len())) {
         memory.write(place, &value, Source::Host(id));
     }
     let count = places.len();
@@ -130,12 +132,7 @@ fn run(
     observer: &mut dyn Observer,
 ) -> TaskTrace {
     let kernel = &plan.program.kernels[launch.kernel];
-    let mut scalars = launch.scalars.clone();
-    if kernel.garbage_scalar
-        && let Some(last) = scalars.last_mut()
-    {
-        *last = fastrand::Rng::with_seed(plan.garbage ^ id as u64).u64(..);
-    }
+    let scalars = scalars_of(plan, id, launch);
     observer.before(id, launch, &scalars, memory);
     let mut args: Vec<ArgTrace> = launch
         .args
@@ -159,6 +156,17 @@ fn run(
     }
     observer.after(id, launch, memory);
     TaskTrace { id, kernel: Some(launch.kernel), args }
+}
+
+/// The scalars that a launch gets in this run.
+pub fn scalars_of(plan: &Plan, id: usize, launch: &Launch) -> Vec<u64> {
+    let mut scalars = launch.scalars.clone();
+    if plan.program.kernels[launch.kernel].garbage_scalar
+        && let Some(last) = scalars.last_mut()
+    {
+        *last = fastrand::Rng::with_seed(plan.garbage ^ id as u64).u64(..);
+    }
+    scalars
 }
 
 /// Writes what the kernel computes. Returns which elements of each argument it wrote.
@@ -197,7 +205,7 @@ fn write_results(
 fn write_after_the_end(memory: &mut Memory, output: &ArgTrace, elements: usize, id: usize) {
     let bytes = output.element.bytes();
     let end = output.places.iter().max().map_or(0, |last| last + bytes);
-    let mut random = fastrand::Rng::with_seed(id as u64);
+    let mut random = fastrand::Rng::with_seed(!(id as u64));
     let fits = memory.len().saturating_sub(end) / bytes;
     for place in (0..elements.min(fits)).map(|at| end + at * bytes) {
         let value = crate::kernels::random_value(output.element, &mut random);

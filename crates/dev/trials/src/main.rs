@@ -13,9 +13,11 @@ mod generate;
 mod kernels;
 mod machine;
 mod memory;
+mod opencl;
 mod oracle;
 mod program;
 mod recording;
+mod scenes;
 mod story;
 mod tally;
 mod trial;
@@ -24,15 +26,25 @@ mod waits;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 
 use crate::faults::Fault;
 use crate::tally::{Tally, name_of};
 use crate::trial::Verdict;
+
+/// How the runs of a trial are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Backend {
+    /// Generated programs that record through the recording API.
+    Api,
+    /// Built-in scenes with an injected fault.
+    Scene,
+    /// Generated OpenCL programs on the first device, such as PoCL.
+    Opencl,
+}
 
 /// Judges `tensortap blame` with generated programs. Exits with 1 if an innocent task was named, a right run
 /// failed, a wrong run passed, or `blame` gave no answer.
@@ -53,6 +65,12 @@ struct Args {
     /// Seed of the first trial; later trials count up. Default: from the clock.
     #[arg(long)]
     seed: Option<u64>,
+    /// Only trials of this backend. Default: `api` and `scene`; `opencl` needs Python with `pyopencl`.
+    #[arg(long)]
+    backend: Option<Backend>,
+    /// A Python that has `pyopencl`.
+    #[arg(long, value_name = "PATH", default_value = "python3")]
+    python: PathBuf,
     /// Only these faults.
     #[arg(long, value_delimiter = ',')]
     only: Vec<Fault>,
@@ -78,7 +96,7 @@ fn main() -> ExitCode {
     let seed = args.seed.unwrap_or_else(seed_of_clock);
     println!("seed {seed}");
     let tally = Mutex::new(Tally::default());
-    let next = AtomicU64::new(0);
+    let next = Mutex::new(0);
     let began = Instant::now();
     std::thread::scope(|scope| {
         for job in 0..args.jobs.max(1) {
@@ -97,14 +115,27 @@ fn main() -> ExitCode {
     if tally.violations + tally.broken > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
+/// The backend of a trial. One in eight is a scene, unless only some faults are wanted.
+fn backend(args: &Args, seed: u64) -> Backend {
+    match args.backend {
+        Some(backend) => backend,
+        None if seed.is_multiple_of(8) && args.only.is_empty() => Backend::Scene,
+        None => Backend::Api,
+    }
+}
+
 fn seed_of_clock() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     now.as_secs() * 1_000_000
 }
 
-fn work(args: &Args, job: usize, seed: u64, began: Instant, next: &AtomicU64, tally: &Mutex<Tally>) {
+fn work(args: &Args, job: usize, seed: u64, began: Instant, next: &Mutex<u64>, tally: &Mutex<Tally>) {
     while began.elapsed() < Duration::from_secs(args.seconds) {
-        let number = next.fetch_add(1, Ordering::Relaxed);
+        let number = {
+            let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
+            *next += 1;
+            *next - 1
+        };
         if args.trials.is_some_and(|most| number >= most) {
             break;
         }
@@ -114,9 +145,17 @@ fn work(args: &Args, job: usize, seed: u64, began: Instant, next: &AtomicU64, ta
             None => args.dir.join(format!("trial-{}-{job}", std::process::id())),
         };
         let _ = fs::remove_dir_all(&dir);
-        let verdict = fs::create_dir_all(&dir)
-            .map_err(|error| error.to_string())
-            .and_then(|()| api::trial(seed, &args.only, &args.tensortap, &dir));
+        let verdict =
+            fs::create_dir_all(&dir).map_err(|error| error.to_string()).and_then(|()| {
+                match backend(args, seed) {
+                    Backend::Api => api::trial(seed, &args.only, &args.tensortap, &dir),
+                    Backend::Scene => scenes::trial(seed, &args.tensortap, &dir),
+                    Backend::Opencl => {
+                        let tools = opencl::Tools { tensortap: &args.tensortap, python: &args.python };
+                        opencl::trial(seed, &args.only, &tools, &dir)
+                    }
+                }
+            });
         let verdict = verdict.unwrap_or_else(|error| panic!("trial {seed} cannot be recorded: {error}"));
         report(args, seed, &dir, &verdict, tally);
         if args.keep.is_none() {
@@ -129,10 +168,10 @@ fn report(args: &Args, seed: u64, dir: &Path, verdict: &Verdict, tally: &Mutex<T
     let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
     let complaint = match &verdict.judgment {
         Ok(judgment) => {
-            tally.count(verdict.row, judgment);
+            tally.count(verdict.row.clone(), verdict.is_right, judgment);
             let mut complaints = Vec::new();
-            for (id, label) in &judgment.innocents {
-                complaints.push(format!("an innocent task is {label} (identity {id})"));
+            for (task, label) in &judgment.innocents {
+                complaints.push(format!("innocent task {task:#x} is {label}"));
             }
             if judgment.right_run_failed {
                 complaints.push("a right run failed".to_owned());
@@ -153,10 +192,9 @@ fn report(args: &Args, seed: u64, dir: &Path, verdict: &Verdict, tally: &Mutex<T
     if args.keep.is_some() || (!complaint.is_empty() && tally.violations + tally.broken <= args.show) {
         let only = args.only.iter().map(|&fault| name_of(fault)).collect::<Vec<_>>().join(",");
         let only = if only.is_empty() { only } else { format!(" --only {only}") };
-        let (_, levels, fault) = verdict.row;
+        let (backend, levels, fault) = &verdict.row;
         println!(
-            "{levels}, {}: {complaint}: scripts/trials --seed {seed} --trials 1{only} --keep target/trials/kept",
-            name_of(fault)
+            "{levels}, {fault}: {complaint}: scripts/trials --seed {seed} --trials 1 --backend {backend}{only} --keep target/trials/kept"
         );
         if args.story || args.keep.is_some() {
             println!("{}", verdict.story);

@@ -1,10 +1,10 @@
 //! Flat memory with an allocator that reuses blocks.
 
 use crate::machine::Source;
-use crate::program::{Program, View};
+use crate::program::{Action, Program, View};
 
-/// Bytes of memory of a run.
-const BYTES: usize = 1 << 18;
+/// Bytes after the last block, for writes outside of it.
+const MARGIN: usize = 256;
 
 /// Memory of a run. Freed regions keep their content and go to the next block that fits.
 pub struct Memory {
@@ -23,7 +23,11 @@ pub struct Memory {
 impl Memory {
     pub fn new(program: &Program, garbage: u64, padding: usize) -> Memory {
         let element_bytes = program.style.element_bytes;
-        let mut bytes = vec![0; BYTES];
+        let allocated = program.actions.iter().map(|action| match action {
+            Action::Alloc { block } => (program.blocks[*block] * element_bytes).next_multiple_of(64),
+            _ => 0,
+        });
+        let mut bytes = vec![0; padding + allocated.sum::<usize>() + MARGIN];
         let mut random = fastrand::Rng::with_seed(garbage);
         random.fill(&mut bytes);
         // Random bits are numbers of any size. Garbage that looks like values is harder to recognize.
@@ -33,13 +37,13 @@ impl Memory {
             }
         }
         Memory {
-            bytes,
-            sources: vec![Source::Garbage; BYTES / element_bytes],
+            sources: vec![Source::Garbage; bytes.len() / element_bytes],
             element_bytes,
             sizes: program.blocks.iter().map(|elements| elements * element_bytes).collect(),
             regions: vec![None; program.blocks.len()],
             free: Vec::new(),
             end: padding,
+            bytes,
         }
     }
 
@@ -56,7 +60,6 @@ impl Memory {
             None => {
                 let region = (self.end, size.next_multiple_of(64));
                 self.end += region.1;
-                assert!(self.end <= BYTES, "a program needs {} bytes of memory", self.end);
                 region
             }
         };

@@ -65,8 +65,8 @@ pub struct Judgment {
     pub is_decidable: bool,
     pub named_first: bool,
     pub named: bool,
-    /// Labels that accuse an innocent task: its identity and the label.
-    pub innocents: Vec<(usize, String)>,
+    /// Innocent tasks that are named: the task id, its label, and what is true about it.
+    pub innocents: Vec<(u64, String)>,
     pub right_run_failed: bool,
     pub wrong_run_passed: bool,
 }
@@ -85,13 +85,24 @@ impl Case<'_> {
     pub fn judge(&self, answer: &Answer) -> Judgment {
         let mut judgment = Judgment { is_decidable: self.is_decidable(), ..Judgment::default() };
         for labeled in &answer.tasks {
-            let Some(id) = self.actual.facts.identity(labeled.task) else { continue };
+            let is_named = matches!(labeled.label.as_str(), "wrong_here" | "fed" | "raced");
+            let Some(id) = self.actual.facts.identity(labeled.task) else {
+                // A read by the host, at the end of a run.
+                if is_named {
+                    judgment.innocents.push((labeled.task, format!("{}: it only reads", labeled.label)));
+                }
+                continue;
+            };
             let partner = labeled.raced_with.and_then(|task| self.actual.facts.identity(task));
             match labeled.label.as_str() {
                 "wrong_here" | "fed" | "raced" if self.may_be(id, &labeled.label, partner) => {
                     judgment.named = true;
                 }
-                "wrong_here" | "fed" | "raced" => judgment.innocents.push((id, labeled.label.clone())),
+                "wrong_here" | "fed" | "raced" => {
+                    judgment
+                        .innocents
+                        .push((labeled.task, format!("{}: {}", labeled.label, self.truth_about(id))));
+                }
                 _ => {}
             }
         }
@@ -100,11 +111,11 @@ impl Case<'_> {
             let label = answer.label(task);
             let is_cause = matches!(label, "wrong_here" | "fed" | "raced");
             let may_be_named = match is_cause {
-                true => !judgment.innocents.iter().any(|(innocent, _)| *innocent == id),
+                true => !judgment.innocents.iter().any(|(innocent, _)| *innocent == task),
                 false => self.is_guilty(id) || self.is_of_race(id),
             };
             if !may_be_named && !is_cause {
-                judgment.innocents.push((id, format!("first_wrong ({label})")));
+                judgment.innocents.push((task, format!("first_wrong, {label}: {}", self.truth_about(id))));
             }
             judgment.named |= may_be_named;
             judgment.named_first |= position == 0 && may_be_named;
@@ -134,7 +145,7 @@ impl Case<'_> {
     }
 
     /// Whether a task reads an element that differs and has another source than in the golden run.
-    fn reads_from_elsewhere(&self, id: usize) -> bool {
+    pub fn reads_from_elsewhere(&self, id: usize) -> bool {
         let (Some(actual), Some(golden)) = (self.actual.task(id), self.golden.task(id)) else { return false };
         actual.args.iter().zip(&golden.args).any(|(actual, golden)| {
             let count = actual.places.len().min(golden.places.len());
@@ -151,6 +162,44 @@ impl Case<'_> {
             Source::Garbage | Source::Stray(_) => false,
         };
         actual != golden || !is_of_task
+    }
+
+    /// What is true about a task that did nothing wrong.
+    fn truth_about(&self, id: usize) -> String {
+        let (Some(actual), Some(golden)) = (self.actual.task(id), self.golden.task(id)) else {
+            return "it is only in this run".to_owned();
+        };
+        let is_written_wrong = actual
+            .args
+            .iter()
+            .zip(&golden.args)
+            .any(|(left, right)| (0..left.places.len()).any(|at| is_visible_error(left, right, at)));
+        let mut inputs = Vec::new();
+        for (arg, (left, right)) in actual.args.iter().zip(&golden.args).enumerate() {
+            let differs = |at: &usize| {
+                left.read[*at] && left.element.is_outside(left.before_of(*at), right.before_of(*at))
+            };
+            let Some(at) = (0..left.places.len()).find(differs) else { continue };
+            let source = match left.sources[at] {
+                Source::Launch(of) if right.sources[at] == left.sources[at] => {
+                    let is_recorded = self.actual.facts.content.keys().any(|(task, _, _)| *task == of);
+                    format!("a launch that {} recorded", if is_recorded { "is" } else { "is not" })
+                }
+                Source::Launch(_) => "another launch than in the golden run".to_owned(),
+                Source::Garbage => "uninitialized memory".to_owned(),
+                Source::Host(_) => "the host".to_owned(),
+                Source::Stray(_) => "a launch that wrote outside of its arguments".to_owned(),
+            };
+            let (left, right) = self.content(id, arg, false);
+            let captured =
+                if left == Content::None || right == Content::None { ", not captured" } else { "" };
+            inputs.push(format!("argument {arg} from {source}{captured}"));
+        }
+        match (is_written_wrong, inputs.is_empty()) {
+            (false, _) => "everything that it wrote is right".to_owned(),
+            (true, true) => "what it wrote differs although what it read does not".to_owned(),
+            (true, false) => format!("it read wrong elements: {}", inputs.join(", ")),
+        }
     }
 
     /// Launches of both runs that are certainly partners.
@@ -293,3 +342,6 @@ fn is_visible_error(actual: &ArgTrace, golden: &ArgTrace, at: usize) -> bool {
     let declared = actual.role_known && (actual.written[at] || golden.written[at]);
     (declared || changed(actual) || changed(golden)) && actual.element.is_outside(left, right)
 }
+
+#[cfg(test)]
+mod tests;

@@ -210,7 +210,7 @@ fn define(program: &Program, lane: &mut ThreadRecorder) -> Result<Numbers, Recor
     for kernel in &program.kernels {
         let names: Vec<String> = (0..kernel.params.len()).map(|arg| format!("p{arg}")).collect();
         let kinds = kernel.params.iter().map(|param| {
-            param.role_known.then(|| match param.access {
+            param.role_known.then_some(match param.access {
                 Access::Read => ArgKind::In,
                 Access::Write => ArgKind::Out,
                 Access::Update => ArgKind::InOut,

@@ -5,6 +5,8 @@ use crate::tally::Row;
 
 pub struct Verdict {
     pub row: Row,
+    /// Whether the run that `blame` judges is right.
+    pub is_right: bool,
     /// An error if `blame` gave no answer.
     pub judgment: Result<Judgment, String>,
     /// What happened, for a person who looks for the cause.

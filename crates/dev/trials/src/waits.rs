@@ -1,14 +1,14 @@
 //! Which launch must wait for which, from the elements that both use.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::program::{Action, Edges, HostWrite, Program};
 
-/// The elements of blocks that an action reads and writes.
+/// The elements of blocks that an action may read, as far as the recording shows, and those that it writes.
 #[derive(Default)]
 pub struct Uses {
-    pub reads: Vec<(usize, usize)>,
-    pub writes: Vec<(usize, usize)>,
+    pub reads: HashSet<(usize, usize)>,
+    pub writes: HashSet<(usize, usize)>,
 }
 
 impl Uses {
@@ -21,12 +21,12 @@ impl Uses {
             Action::Launch { launch, .. } => {
                 for (arg, param) in launch.args.iter().zip(&program.kernels[launch.kernel].params) {
                     let elements = arg.view.elements();
-                    let used = arg.used.clone().map(|at| (arg.view.block, elements[at]));
-                    if param.access.reads() {
-                        uses.reads.extend(used.clone());
-                    }
+                    let place = |at: usize| (arg.view.block, elements[at]);
                     if param.access.writes() {
-                        uses.writes.extend(used);
+                        uses.writes.extend(arg.used.clone().map(place));
+                    }
+                    if param.access.reads() || !param.role_known {
+                        uses.reads.extend((0..elements.len()).map(place));
                     }
                 }
             }
@@ -37,11 +37,29 @@ impl Uses {
 
     /// Whether the order of two actions matters.
     pub fn conflict(&self, other: &Uses) -> bool {
-        let meets =
-            |left: &[(usize, usize)], right: &[(usize, usize)]| left.iter().any(|at| right.contains(at));
-        meets(&self.writes, &other.reads)
-            || meets(&self.writes, &other.writes)
-            || meets(&self.reads, &other.writes)
+        !self.writes.is_disjoint(&other.reads)
+            || !self.writes.is_disjoint(&other.writes)
+            || !self.reads.is_disjoint(&other.writes)
+    }
+}
+
+/// Puts the recorded actions of a program in another order that computes the same. Each lane keeps its order.
+pub fn interleave(program: &mut Program, random: &mut fastrand::Rng) {
+    let actions = program.actions.split_off(program.unrecorded_prefix);
+    let uses: Vec<Uses> = actions.iter().map(|action| Uses::of(program, action)).collect();
+    let must_follow = |late: usize, early: usize| match (&actions[late], &actions[early]) {
+        (Action::Alloc { .. } | Action::Free { .. }, _) | (_, Action::Alloc { .. } | Action::Free { .. }) => {
+            true
+        }
+        (left, right) => lane_of(left) == lane_of(right) || uses[late].conflict(&uses[early]),
+    };
+    let mut left: Vec<usize> = (0..actions.len()).collect();
+    while !left.is_empty() {
+        let ready =
+            (0..left.len()).filter(|&at| left[..at].iter().all(|&early| !must_follow(left[at], early)));
+        let ready: Vec<usize> = ready.collect();
+        let next = left.remove(*random.choice(ready.iter()).expect("the first action follows no other"));
+        program.actions.push(actions[next].clone());
     }
 }
 

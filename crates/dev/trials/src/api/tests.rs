@@ -1,0 +1,104 @@
+//! Generated trials are sound: right programs are right, and the oracle accepts the best answer to each trial.
+
+use super::*;
+use crate::answer::{Answer, Labeled};
+use crate::recording::{Content, Facts};
+
+fn all_facts(traces: &[TaskTrace]) -> Facts {
+    let mut facts = Facts::default();
+    for trace in traces {
+        facts.ids.push((trace.id, trace.id as u64));
+        for arg in 0..trace.args.len() {
+            facts.content.insert((trace.id, arg, false), Content::Full);
+            facts.content.insert((trace.id, arg, true), Content::Full);
+        }
+    }
+    facts
+}
+
+#[test]
+fn right_programs_read_nothing_that_is_uninitialized() {
+    for seed in 0..400 {
+        let program = generate::program(&mut fastrand::Rng::with_seed(seed));
+        let plan = Plan { program, deviations: Vec::new(), garbage: 1, padding: 0, noise: None };
+        for trace in execute(&plan, &mut Unobserved) {
+            for arg in &trace.args {
+                let read = arg.sources.iter().zip(&arg.read).filter(|(_, is_read)| **is_read);
+                let is_defined = read.into_iter().all(|(source, _)| *source != Source::Garbage);
+                assert!(is_defined, "seed {seed}, identity {}", trace.id);
+            }
+        }
+    }
+}
+
+#[test]
+fn right_programs_do_not_depend_on_garbage_addresses_and_interleaving() {
+    for seed in 0..200 {
+        let program = generate::program(&mut fastrand::Rng::with_seed(seed));
+        let golden = Plan { program, deviations: Vec::new(), garbage: 1, padding: 0, noise: None };
+        let mut other = Plan { garbage: 2, padding: 128, ..golden.clone() };
+        crate::waits::interleave(&mut other.program, &mut fastrand::Rng::with_seed(seed));
+        let [left, right] = [&golden, &other].map(|plan| execute(plan, &mut Unobserved));
+        assert_eq!(left.len(), right.len(), "seed {seed}");
+        for left in &left {
+            let right = right.iter().find(|right| right.id == left.id).expect("the same launches");
+            for (left, right) in left.args.iter().zip(&right.args) {
+                let written = (0..left.places.len()).filter(|&at| left.written[at]);
+                assert!(written.into_iter().all(|at| left.after_of(at) == right.after_of(at)), "seed {seed}");
+            }
+        }
+    }
+}
+
+/// The answer of somebody who knows everything: what each task is, as far as the rule of judgment allows to name it.
+fn best_answer(case: &Case<'_>) -> Answer {
+    let mut answer = Answer { verdict: "fail".to_owned(), tasks: Vec::new(), first_wrong: Vec::new() };
+    if case.fault.is_right() {
+        answer.verdict = "pass".to_owned();
+    }
+    for trace in case.actual.traces {
+        let task = trace.id as u64;
+        let mut label = Labeled { task, label: "unknown".to_owned(), raced_with: None };
+        if let Some((writer, reader)) = case.guilt.race
+            && reader == trace.id
+        {
+            label = Labeled { task, label: "raced".to_owned(), raced_with: Some(writer as u64) };
+        } else if case.guilt.guilty.contains(&trace.id) {
+            label.label = "wrong_here".to_owned();
+        } else if case.reads_from_elsewhere(trace.id) {
+            label.label = "fed".to_owned();
+        }
+        if label.label != "unknown" {
+            answer.first_wrong.push(task);
+        }
+        answer.tasks.push(label);
+    }
+    answer
+}
+
+#[test]
+fn the_best_answer_breaks_no_rule_and_decides_all_that_is_decidable() {
+    let mut decidable = 0;
+    for seed in 0..600 {
+        let runs = plan(&mut fastrand::Rng::with_seed(seed), &[]);
+        let [actual, golden] = [&runs.actual, &runs.golden].map(|plan| execute(plan, &mut Unobserved));
+        let [actual_facts, golden_facts] = [&actual, &golden].map(|traces| all_facts(traces));
+        let case = Case {
+            fault: runs.fault,
+            guilt: &runs.guilt,
+            style: &runs.golden.program.style,
+            has_names: true,
+            actual: Run { traces: &actual, facts: &actual_facts, capture: Capture::FULL },
+            golden: Run { traces: &golden, facts: &golden_facts, capture: Capture::FULL },
+        };
+        let judgment = case.judge(&best_answer(&case));
+        assert!(!judgment.is_violation(), "seed {seed}, {:?}: {judgment:?}", runs.fault);
+        assert!(
+            !judgment.is_decidable || judgment.named_first,
+            "seed {seed}, {:?}: {judgment:?}",
+            runs.fault
+        );
+        decidable += u64::from(judgment.is_decidable);
+    }
+    assert!(decidable > 100, "{decidable} of 600 trials are decidable");
+}

@@ -1,0 +1,260 @@
+//! Trials with the built-in scenes: a kernel is damaged on purpose, and both runs keep different parts of the
+//! truth, on platforms and runtimes that may differ.
+//!
+//! The rule of judgment follows from what `--inject-fault` documents: every task with the damaged kernel is
+//! guilty and no other task is. No scene reads uninitialized memory or data that differs between runs, so
+//! nothing is `fed`. A race has the damaged kernel on one side. A faulty run must fail and the first task that
+//! is named must be guilty, if both dumps are complete and the run's own golden failed. A right run must pass if
+//! both dumps are complete.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::answer::{self, Answer};
+use crate::oracle::Judgment;
+use crate::trial::Verdict;
+
+/// A scene with small parameters, its kernels, and the kinds of faults that they can show.
+struct Scene {
+    name: &'static str,
+    params: &'static [&'static str],
+    kernels: &'static [&'static str],
+    kinds: &'static [&'static str],
+    /// Kernels of which a successor can start too early.
+    racing: &'static [&'static str],
+}
+
+const SCENES: &[Scene] = &[
+    Scene {
+        name: "vector_example",
+        params: &["n=256"],
+        kernels: &["add", "add_scalar", "mul"],
+        kinds: &["last", "stale", "nan", "shift"],
+        racing: &["add", "add_scalar", "mul"],
+    },
+    Scene {
+        name: "bgemm",
+        params: &["m=64", "k=96", "n=64", "batch=2"],
+        kernels: &["gemm_tile", "tile_add"],
+        kinds: &["sign", "last", "stale", "nan", "shift"],
+        racing: &["gemm_tile", "tile_add"],
+    },
+    Scene {
+        name: "mixed_example",
+        params: &["n=8", "rounds=2"],
+        kernels: &["project", "bend", "tally", "blend", "turn", "fold", "step", "join", "settle"],
+        kinds: &["sign", "last", "stale", "shift"],
+        racing: &["project", "blend", "turn", "join"],
+    },
+    Scene {
+        name: "paged_attention",
+        params: &["batch=1", "heads=2", "head_dim=8", "block=4", "context=16"],
+        kernels: &["qk", "softmax", "pv", "online_update"],
+        kinds: &["sign", "last", "stale", "nan", "shift", "overflow"],
+        racing: &["qk", "softmax", "pv"],
+    },
+    Scene {
+        name: "tiny_llm",
+        params: &["tokens=1", "prompt=1", "layers=1", "hidden=32", "vocab=64", "ffn=64", "tile=16"],
+        kernels: &[
+            "rms_norm",
+            "project_f16",
+            "project_i8",
+            "softmax",
+            "attention_values",
+            "add_residual",
+            "swiglu",
+        ],
+        kinds: &["sign", "last", "stale", "nan"],
+        racing: &["rms_norm", "softmax", "swiglu"],
+    },
+    Scene {
+        name: "stream",
+        params: &["tasks=30", "bytes=1024"],
+        kernels: &["advance"],
+        kinds: &["sign", "last", "stale", "shift"],
+        racing: &[],
+    },
+];
+
+const RUNTIMES: [&str; 3] = ["tensormap_and_ringbuffer", "aicpu_build_graph", "host_build_graph"];
+
+/// The options of one run, and whether its dump is complete.
+struct Options {
+    args: Vec<String>,
+    is_complete: bool,
+    level: &'static str,
+}
+
+/// Only the next reader's input shows a race, so dumps of races have everything.
+fn options(random: &mut fastrand::Rng, scene: &Scene, is_race: bool) -> Options {
+    let levels = if is_race { ["full"; 4] } else { ["full", "full", "hash", "meta"] };
+    let level = *random.choice(levels.iter()).expect("not empty");
+    let mut args = vec![format!("--dump-tensor={level}")];
+    let mut is_complete = level == "full";
+    if !is_race && random.u8(..3) == 0 {
+        is_complete = false;
+        args.extend(filter(random, scene));
+    }
+    if random.u8(..3) == 0 {
+        args.extend([
+            "--runtime".to_owned(),
+            (*random.choice(RUNTIMES.iter()).expect("not empty")).to_owned(),
+        ]);
+    }
+    if random.u8(..4) == 0 {
+        args.extend(["--platform", "a5sim"].map(str::to_owned));
+    }
+    Options { args, is_complete, level }
+}
+
+fn filter(random: &mut fastrand::Rng, scene: &Scene) -> Vec<String> {
+    let number = random.u32(1..12).to_string();
+    let options = match random.u8(..7) {
+        0 => vec!["--dump-first", &number],
+        1 => vec!["--dump-last", &number],
+        2 => vec!["--dump-stage", if random.bool() { "before" } else { "after" }],
+        3 => vec!["--dump-func", *random.choice(scene.kernels.iter()).expect("not empty")],
+        4 => vec!["--dump-arg", if random.bool() { "0" } else { "1" }],
+        5 => vec!["--dump-policy", "drop", "--dump-arena", "64KiB"],
+        _ => vec!["--dump-collect", "batch", "--dump-arena", "64KiB"],
+    };
+    options.into_iter().map(str::to_owned).collect()
+}
+
+/// Runs a scene. Returns its report.
+fn run(tensortap: &Path, scene: &Scene, options: &[String], out: &Path) -> Result<Value, String> {
+    let mut command = Command::new(tensortap);
+    command.arg("run").arg(scene.name).args(["--json", "--quiet", "--blocks", "2"]).arg("--out").arg(out);
+    command.args(scene.params.iter().flat_map(|param| ["-p", param])).args(options);
+    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("cannot run: {error}"))?;
+    let report: Value = serde_json::from_slice(&output.stdout)
+        .map_err(|error| format!("{error}: {}", String::from_utf8_lossy(&output.stderr).trim_end()))?;
+    match report["status"].as_str() {
+        Some("complete") => Ok(report),
+        _ => Err(format!("a run of {} ended as {}", scene.name, report["status"])),
+    }
+}
+
+/// The kernels of every task, from the graph that the runtime wrote.
+fn tasks(dump: &Path) -> Result<Vec<(u64, Vec<String>)>, String> {
+    let text = std::fs::read_to_string(dump.join("graph.json")).map_err(|error| error.to_string())?;
+    let graph: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    let task = |value: &Value| {
+        let id = value["task_id"].as_str()?.strip_prefix("0x")?;
+        let kernels = value["kernels"].as_array()?.iter().filter_map(Value::as_str).map(str::to_owned);
+        Some((u64::from_str_radix(id, 16).ok()?, kernels.collect()))
+    };
+    Ok(graph["tasks"].as_array().ok_or("a graph without tasks")?.iter().filter_map(task).collect())
+}
+
+/// Runs one trial in an empty folder.
+pub fn trial(seed: u64, tensortap: &Path, dir: &Path) -> Result<Verdict, String> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let scene = random.choice(SCENES.iter()).expect("not empty");
+    let fault = fault(&mut random, scene);
+    let [wrong, right] = ["wrong", "right"].map(|name| dir.join(name));
+    let is_race = fault.is_some_and(|(_, kind)| kind == "race");
+    let options = [options(&mut random, scene, is_race), options(&mut random, scene, is_race)];
+    let mut damaged = options[0].args.clone();
+    if let Some((kernel, kind)) = fault {
+        damaged.extend(["--inject-fault".to_owned(), format!("{kernel}={kind}")]);
+    }
+    let report = run(tensortap, scene, &damaged, &wrong)?;
+    run(tensortap, scene, &options[1].args, &right)?;
+    let case = Case {
+        kernel: fault.map(|(kernel, _)| kernel),
+        is_race,
+        tasks: tasks(&wrong)?,
+        is_complete: options.iter().all(|options| options.is_complete),
+        is_wrong: report["golden"] == "fail",
+    };
+    let answer = answer::ask(tensortap, &wrong, &right);
+    let judgment = answer.as_ref().map(|answer| case.judge(answer)).map_err(Clone::clone);
+    let mut story = format!("  {} {damaged:?}\n  golden: {:?}\n", scene.name, options[1].args);
+    if let Ok(answer) = &answer {
+        story.push_str(&case.tell(answer));
+    }
+    let levels = match (options[0].level, options[1].level) {
+        _ if !case.is_complete && options.iter().all(|options| options.level != "meta") => "filtered",
+        (left, right) if left == right => left,
+        _ => "mixed",
+    };
+    let kind = fault.map_or("none", |(_, kind)| kind);
+    Ok(Verdict { row: ("scene", levels, kind.to_owned()), is_right: fault.is_none(), judgment, story })
+}
+
+fn fault(random: &mut fastrand::Rng, scene: &Scene) -> Option<(&'static str, &'static str)> {
+    match random.u8(..10) {
+        0..=2 => None,
+        3 => random.choice(scene.racing.iter()).map(|kernel| (*kernel, "race")),
+        _ => {
+            let kernel = random.choice(scene.kernels.iter()).expect("not empty");
+            Some((*kernel, *random.choice(scene.kinds.iter()).expect("not empty")))
+        }
+    }
+}
+
+/// Everything about a trial except for the answer.
+struct Case {
+    kernel: Option<&'static str>,
+    is_race: bool,
+    tasks: Vec<(u64, Vec<String>)>,
+    is_complete: bool,
+    /// Whether the run's own golden failed.
+    is_wrong: bool,
+}
+
+impl Case {
+    fn is_damaged(&self, task: u64) -> bool {
+        let kernels = self.tasks.iter().find(|(id, _)| *id == task).map(|(_, kernels)| kernels.as_slice());
+        kernels.unwrap_or_default().iter().any(|kernel| Some(kernel.as_str()) == self.kernel)
+    }
+
+    fn may_be(&self, task: u64, label: &str, partner: Option<u64>) -> bool {
+        match (label, self.is_race) {
+            ("raced", true) => self.is_damaged(task) || partner.is_none_or(|task| self.is_damaged(task)),
+            ("raced", false) | (_, true) => false,
+            _ => self.is_damaged(task),
+        }
+    }
+
+    fn judge(&self, answer: &Answer) -> Judgment {
+        let mut judgment =
+            Judgment { is_decidable: self.is_complete && self.is_wrong, ..Judgment::default() };
+        let mut named = Vec::new();
+        for labeled in &answer.tasks {
+            if !matches!(labeled.label.as_str(), "wrong_here" | "fed" | "raced") {
+                continue;
+            }
+            if self.may_be(labeled.task, &labeled.label, labeled.raced_with) {
+                named.extend([Some(labeled.task), labeled.raced_with].into_iter().flatten());
+            } else {
+                let kernels = self.tasks.iter().find(|(id, _)| *id == labeled.task);
+                let label =
+                    format!("{}: {:?} is not damaged", labeled.label, kernels.map(|(_, kernels)| kernels));
+                judgment.innocents.push((labeled.task, label));
+            }
+        }
+        judgment.named = !named.is_empty();
+        judgment.named_first = answer.first_wrong.first().is_some_and(|first| named.contains(first));
+        let passes = answer.verdict == "pass";
+        judgment.right_run_failed = self.kernel.is_none() && self.is_complete && !passes;
+        judgment.wrong_run_passed = judgment.is_decidable && passes;
+        judgment
+    }
+
+    fn tell(&self, answer: &Answer) -> String {
+        let line = |(task, kernels): &(u64, Vec<String>)| {
+            let label = answer.label(*task);
+            let raced =
+                answer.tasks.iter().find(|labeled| labeled.task == *task).and_then(|of| of.raced_with);
+            let damaged = if self.is_damaged(*task) { "damaged" } else { "" };
+            format!("    {task:x} {} {label} {raced:x?} {damaged}\n", kernels.join("+"))
+        };
+        let tasks: String = self.tasks.iter().map(line).collect();
+        format!("{tasks}  blame: {}, first_wrong {:x?}\n", answer.verdict, answer.first_wrong)
+    }
+}
