@@ -16,7 +16,7 @@ use super::unwritten::{self, UnwrittenShare};
 use super::values;
 use super::wiring::{self, WiringChange, WiringDifference};
 use super::{
-    BaselineKind, Blame, BlameOptions, ComparedArg, RuleTable, all_provenances, count_compared,
+    BaselineKind, Blame, BlameOptions, ComparedArg, RuleTable, RunOutcome, all_provenances, count_compared,
     outside_inputs, reference, status_of,
 };
 use crate::compare::{LiveGolden, Side, compare, record_side};
@@ -125,6 +125,7 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
         unjudged: Vec::new(),
         wiring,
         stopped: Vec::new(),
+        run: RunOutcome::default(),
         never_written,
         slots: HashMap::new(),
         arrays: None,

@@ -57,7 +57,15 @@ impl TaskGraph {
         if tasks.iter().flat_map(|task| task.arguments()).any(|arg| !arg.role_known) {
             let (observations, origins) = Observations::of(&tasks);
             let (depths, observations) = (depths(&tasks, &origins), Some(Box::new(observations)));
-            return TaskGraph { tasks, origins, depths, gap, others_write: false, observations };
+            return TaskGraph {
+                tasks,
+                origins,
+                depths,
+                gap,
+                lost_ends: None,
+                others_write: false,
+                observations,
+            };
         }
         let mut finder = OriginFinder::new(&tasks, dependencies, gap.is_none());
         let mut origins = Origins::new(tasks.argument_count());
@@ -79,7 +87,7 @@ impl TaskGraph {
         }
         origins.shrink();
         let depths = depths(&tasks, &origins);
-        TaskGraph { tasks, origins, depths, gap, others_write: false, observations: None }
+        TaskGraph { tasks, origins, depths, gap, lost_ends: None, others_write: false, observations: None }
     }
 
     /// For each view of memory, the outputs that hold its bytes at the end of the run, the newest first.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tensortap::analysis::blame::{
-    ArgView, Blame, ComparedArg, StopKind, StoppedTask, WiringChange, WiringDifference,
+    ArgView, Blame, ComparedArg, FailureReason, StopKind, StoppedTask, WiringChange, WiringDifference,
 };
 use tensortap::analysis::graph::OutputRef;
 use tensortap::analysis::labels::{Label, LikelyRace, RaceKind};
@@ -16,6 +16,7 @@ use super::compare::{
     DetailDocument, Measures, NeverWrittenDocument, detail_document, measures, never_written, verdict_word,
 };
 use super::replay::LibraryKernelDocument;
+use super::set::pass_or_fail;
 use super::task::launch_document;
 use crate::blame::{BlameReport, Culprit, Listing, NO_CODE, NextStep, OutsideRecord};
 use crate::blame_words::{likely_words, stopped_words};
@@ -26,6 +27,15 @@ use crate::wiring_words::wiring_words;
 #[derive(Serialize)]
 pub struct BlameDocument {
     verdict: &'static str,
+    /// The verdict in one sentence, without PASS or FAIL.
+    headline: String,
+    /// Why the verdict is not `pass`: the name of a
+    /// [`FailureReason`](tensortap::analysis::blame::FailureReason).
+    failure: Option<&'static str>,
+    /// Number of tasks with a label other than `unknown`.
+    judged: usize,
+    /// Number of tasks.
+    judged_of: usize,
     compared: u64,
     of: u64,
     /// Records that left the dump of a running program while they were read.
@@ -68,7 +78,7 @@ struct StoppedDocument {
     task_id: String,
     task_name: Option<String>,
     kernels: Vec<String>,
-    /// `refused` or `never_ended`.
+    /// `refused`, `never_ended`, or after a rerun `failed_again`.
     how: &'static str,
     /// The driver's status, if it refused the task.
     status: Option<i64>,
@@ -184,8 +194,13 @@ impl BlameDocument {
         let blame = report.blame;
         let listed = listing.tasks(blame);
         let id = |place: usize| id(blame.graph.task(place).task_id);
+        let verdict = report.verdict_document(Vec::new());
         BlameDocument {
-            verdict: if report.passes { "pass" } else { "fail" },
+            verdict: pass_or_fail(report.passes()),
+            headline: verdict.sentence,
+            failure: verdict.failure,
+            judged: verdict.judged,
+            judged_of: verdict.judged_of,
             compared: blame.compared,
             of: blame.of,
             gone: blame.gone(),
@@ -194,10 +209,10 @@ impl BlameDocument {
             given: report.given.iter().map(LibraryKernelDocument::of).collect(),
             golden: report.golden.clone(),
             incomplete: blame.graph.gap.clone(),
-            remarks: report.all_remarks(),
+            remarks: verdict.remarks,
             run_golden: report.dump.footer().and_then(|footer| footer.golden).map(GoldenVerdict::name),
             inject_fault: report.dump.info().inject_fault.clone(),
-            orchestration_suspected: report.suspects_orchestration,
+            orchestration_suspected: report.verdict.failure == Some(FailureReason::Orchestration),
             labels: Label::ALL.iter().map(|&label| (label.name(), blame.count(label))).collect(),
             first_wrong: blame.first_wrong.iter().map(|&p| id(p)).collect(),
             suspect: blame.suspect().map(id),
@@ -270,7 +285,7 @@ fn stopped_document(blame: &Blame, stopped: &StoppedTask) -> StoppedDocument {
         how: stopped.how.name(),
         status: match stopped.how {
             StopKind::Refused { status, .. } => Some(status),
-            StopKind::NeverEnded => None,
+            StopKind::NeverEnded | StopKind::FailedAgain(_) => None,
         },
         words: stopped_words(blame, stopped),
     }

@@ -9,11 +9,11 @@ mod wiring;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use tensortap::analysis::blame::{Baseline, Blame, BlameOptions};
+use tensortap::analysis::blame::{Baseline, Blame, BlameOptions, VerdictOptions};
 use tensortap::analysis::labels::Label;
 use tensortap::analysis::{AnalysisError, Work};
 use tensortap::format::Dump;
-use tensortap::judge::Profile;
+use tensortap::judge::{Profile, RuleBook};
 use tensortap::scene::Registry;
 
 use tensortap_query::Pair;
@@ -43,8 +43,9 @@ use crate::ranks::{self, DumpVerdict, VerdictDetail};
     tensortap blame wrong_run --golden right_run   run folders: compare each rank with the same rank\n  \
     tensortap blame wrong --golden right --json --only wrong_here --limit 100\n\n\
     Labels: ok, wrong_here, inherited, raced, fed, masked, unknown.\n\
-    Exit status: 0 every task is ok or masked; 1 some task is not, or the run failed its own golden although \
-    every kernel agrees with its reference; 2 a dump cannot be read")]
+    Exit status: 0 no record that counts is outside its rule; 1 a record is, a task stopped, nothing could be \
+    judged, or the run failed its own golden although every kernel agrees with its reference; 2 a dump cannot be \
+    read. Tasks that could not be judged fail only with --strict")]
 pub struct BlameArgs {
     #[command(flatten)]
     dump: DumpPathArg,
@@ -75,6 +76,10 @@ pub struct BlameArgs {
     /// Scene folder to use instead of the one recorded in the dump
     #[arg(long, value_name = "DIR")]
     scene: Option<PathBuf>,
+
+    /// Also fail if a task could not be judged, or has no counterpart
+    #[arg(long)]
+    strict: bool,
 
     /// List every task, also those that are ok
     #[arg(long)]
@@ -134,7 +139,7 @@ pub fn run(args: &BlameArgs, registry: &Registry, output: Output) -> anyhow::Res
             } else {
                 output.text(&report.text()?)?;
             }
-            Ok(if report.found.passes { Exit::Good } else { Exit::Difference })
+            Ok(if report.found.passes() { Exit::Good } else { Exit::Difference })
         });
     }
     ranks::judge_each(&folder, pairs, args.compare.allow_unmatched, output, |member, golden| {
@@ -143,7 +148,7 @@ pub fn run(args: &BlameArgs, registry: &Registry, output: Output) -> anyhow::Res
                 true => VerdictDetail::Document(BlameDocument::of(&report.found, report.listing)),
                 false => VerdictDetail::Text(report.text()?),
             };
-            Ok(DumpVerdict { passes: report.found.passes, headline: headline::headline(&report), detail })
+            Ok(DumpVerdict { passes: report.found.passes(), headline: headline::headline(&report), detail })
         })
     })
 }
@@ -154,6 +159,23 @@ fn with_scene(args: &BlameArgs, registry: &Registry, dump: &Dump) -> Result<Regi
         Err(_) if args.golden.is_some() && args.scene.is_none() => Ok(registry.clone()),
         found => found,
     }
+}
+
+/// The rules of the comparison. A rerun reproduces the bits of a kernel that is the same as in the run. A kernel of the
+/// user's is another build, so its outputs are compared within tolerances, as `replay` does.
+fn rules(args: &BlameArgs, dump: &Dump) -> anyhow::Result<RuleBook> {
+    let info = dump.info();
+    let is_other_build = info.is_of_program() || dump.format().is_foreign();
+    let usual = match (args.rerun, args.kernels.kernel.is_empty()) {
+        (false, _) => Profile::Default,
+        (true, false) if is_other_build => Profile::Default,
+        (true, _) => Profile::BitExact,
+    };
+    let mut rules = args.compare.rules(info, usual)?;
+    if args.rerun && !args.compare.has_profile() {
+        rules.replaced = args.kernels.kernel.iter().map(|code| code.name.clone()).collect();
+    }
+    Ok(rules)
 }
 
 /// Labels the tasks of one dump and passes the report to `tell`.
@@ -171,9 +193,8 @@ fn judge<T>(
     let golden_steps = opened.as_ref().map_or(Ok(Vec::new()), |golden| args.compare.golden_steps(golden))?;
     let progress = StepProgress::new(output, dump.len());
     let show = |done: u64, of: u64| progress.at(done, of);
-    let usual = if args.rerun { Profile::BitExact } else { Profile::Default };
     let options = BlameOptions {
-        rules: args.compare.rules(dump.info(), usual)?,
+        rules: rules(args, dump)?,
         other_dtypes: args.compare.golden_dtype,
         steps: args.step.step.clone(),
         golden_steps,
@@ -212,8 +233,8 @@ fn judge<T>(
         .map(|(name, value)| format!(" --{name} {}", quoted(Path::new(value))))
         .collect();
     let (all, allow_unmatched) = (args.all, args.compare.allow_unmatched);
-    let report =
-        BlameReport::new(dump, &blame, culprits, opened.as_ref().zip(golden), allow_unmatched, program());
+    let verdict = VerdictOptions { strict: args.strict, allow_unmatched };
+    let report = BlameReport::new(dump, &blame, culprits, opened.as_ref().zip(golden), verdict, program());
     let found = BlameReport { given, replay_options, ..report };
     tell(Report { found, all, allow_unmatched, listing })
 }

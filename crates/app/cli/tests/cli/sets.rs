@@ -179,7 +179,9 @@ fn blame_of_two_run_folders_names_the_culprit_of_each_rank() {
     for against in ["--golden right", "--reference"] {
         let text = differs(&folder, &format!("blame wrong {against}")).stdout;
         assert!(
-            text.starts_with("FAIL: 2 of 3 dumps in wrong\n  rank 0: PASS: no task is wrong\n"),
+            text.starts_with(
+                "FAIL: 2 of 3 dumps in wrong\n  rank 0: PASS: no task is wrong; judged 5 of 5 tasks\n"
+            ),
             "{text}"
         );
         assert!(text.contains("\n  rank 1: FAIL: ") && text.contains("\n  rank 2: FAIL: "), "{text}");

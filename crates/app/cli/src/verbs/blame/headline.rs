@@ -4,6 +4,6 @@ use super::Report;
 use crate::output;
 
 pub(super) fn headline(report: &Report<'_>) -> String {
-    let word = output::pass_or_fail(report.found.passes);
+    let word = output::pass_or_fail(report.found.passes());
     format!("{word}: {}", report.found.headline())
 }
