@@ -38,7 +38,7 @@ impl TaskGraph {
     }
 
     fn waited_for_by_host(&self) -> HashSet<usize> {
-        let edges = self.tasks().edges().iter().filter(|edge| is_host_wait(edge));
+        let edges = self.tasks().edges().iter().filter(is_host_wait);
         edges.filter_map(|edge| self.position(edge.producer())).collect()
     }
 }
