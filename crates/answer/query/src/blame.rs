@@ -4,7 +4,8 @@ use std::path::Path;
 
 use tensortap::analysis::AnalysisError;
 use tensortap::analysis::blame::{
-    Baseline, BaselineKind, Blame, BlameOptions, ComparedArg, UnwrittenMemory, UnwrittenShare,
+    Baseline, BaselineKind, Blame, BlameOptions, BlameVerdict, ComparedArg, UnwrittenMemory, UnwrittenShare,
+    VerdictOptions,
 };
 use tensortap::analysis::graph::TaskGraph;
 use tensortap::analysis::kind::ErrorKind;
@@ -14,13 +15,15 @@ use tensortap::format::{Dump, Task, quoted};
 use tensortap::judge::Detail;
 use tensortap::{DumpStage, LibraryKernel};
 
-use crate::blame_words::{headline, remarks};
+use crate::blame_words::remarks;
 use crate::compare_words::{evidence_written, rule_text, unwritten_lines};
+use crate::document::VerdictDocument;
 use crate::golden::{Golden, other_scene, remarks as golden_remarks};
 use crate::kind_words::kind_words;
 use crate::module_words::{OtherProgram, module_of, other_programs};
 use crate::number::counted;
 use crate::run_blame::AcrossRanks;
+use crate::verdict::{document, early_end, headline, unmatched_remark};
 use crate::words::{fault_option, run_status, short_task, step_option};
 
 /// Number of first wrong tasks that are described in detail, each with different kernels.
@@ -79,12 +82,8 @@ pub struct BlameReport<'a> {
     pub blame: &'a Blame,
     /// The first wrong tasks.
     pub culprits: Vec<Culprit>,
-    /// Whether the verdict is PASS.
-    pub passes: bool,
-    /// The run's own golden failed, but every kernel matches its reference.
-    pub suspects_orchestration: bool,
-    /// The run's own golden failed, but every kernel with a reference matches it.
-    pub suspects_unjudged: bool,
+    /// The verdict.
+    pub verdict: BlameVerdict,
     /// The message that the golden is of a different scene.
     pub other_scene: Option<String>,
     /// The program that replays a task: `tensortap`, unless another program provides the scene.
@@ -114,27 +113,23 @@ pub enum NextStep {
 
 impl<'a> BlameReport<'a> {
     /// The report about labeled tasks. `golden` is what they were compared with, and its path; `None` with references
-    /// and reruns. `allow_unmatched` is whether tasks without a partner may pass.
+    /// and reruns.
     #[must_use]
     pub fn new(
         dump: &'a Dump,
         blame: &'a Blame,
         culprits: Vec<Culprit>,
         golden: Option<(&Golden, &Path)>,
-        allow_unmatched: bool,
+        options: VerdictOptions,
         program: &'a str,
     ) -> BlameReport<'a> {
-        let (suspects_orchestration, suspects_unjudged) =
-            (blame.suspects_orchestration(dump), blame.suspects_unjudged(dump));
         let golden_dump = golden.and_then(|(golden, _)| golden.dump());
         BlameReport {
             dump,
             golden: golden.map(|(_, path)| golden_dump.map_or(path, Dump::dir).display().to_string()),
             blame,
             culprits,
-            passes: blame.passes(allow_unmatched) && !suspects_orchestration && !suspects_unjudged,
-            suspects_orchestration,
-            suspects_unjudged,
+            verdict: blame.verdict(options),
             other_scene: golden_dump.and_then(|golden| other_scene(dump, golden)),
             program,
             given: &[],
@@ -145,30 +140,43 @@ impl<'a> BlameReport<'a> {
         }
     }
 
+    /// Whether the verdict is PASS.
+    #[must_use]
+    pub fn passes(&self) -> bool {
+        self.verdict.passes()
+    }
+
     /// The verdict in one sentence, without PASS or FAIL.
     #[must_use]
     pub fn headline(&self) -> String {
-        let across = self.across.filter(|_| !self.passes).and_then(|across| across.sentence());
+        let across = self.across.filter(|_| !self.passes()).and_then(|across| across.sentence());
         across.unwrap_or_else(|| headline(self))
     }
 
     /// The verdict, which other ranks of the run may leave undecided.
     #[must_use]
-    pub fn verdict(&self) -> RunVerdict {
-        match (self.across, self.passes) {
+    pub fn run_verdict(&self) -> RunVerdict {
+        match (self.across, self.passes()) {
             (Some(across), passes) => across.verdict(passes),
             (None, true) => RunVerdict::Pass,
             (None, false) => RunVerdict::Fail,
         }
     }
 
+    /// The verdict as a document. `more` are remarks that come first.
+    #[must_use]
+    pub fn verdict_document(&self, more: Vec<String>) -> VerdictDocument {
+        document(self, more)
+    }
+
     /// All remarks: about the run, the golden and the basis of the labels.
     #[must_use]
     pub fn all_remarks(&self) -> Vec<String> {
-        let run_status = run_status(self.dump).into_iter();
+        let of_run = run_status(self.dump).into_iter().chain(early_end(self.dump));
+        let of_golden = self.remarks.iter().cloned();
         let across = self.across.filter(|across| across.is_only).map(|across| across.run.remarks());
-        let across = across.into_iter().flatten();
-        run_status.chain(self.remarks.iter().cloned()).chain(remarks(self.blame)).chain(across).collect()
+        let of_tasks = unmatched_remark(self.blame).into_iter().chain(remarks(self.blame));
+        of_run.chain(of_golden).chain(of_tasks).chain(across.into_iter().flatten()).collect()
     }
 
     /// How the code of a task differs from that in the golden.

@@ -1,9 +1,8 @@
 //! Texts for labels, of one task and of a whole dump. Shared by terminal, report and pages.
 
-use tensortap::analysis::blame::{BaselineKind, Blame, StopKind, StoppedTask, WiringChange};
+use tensortap::analysis::blame::{BaselineKind, Blame, StopKind, StoppedTask};
 use tensortap::analysis::labels::{Label, RaceKind};
 
-use crate::blame::{BlameReport, roots};
 use crate::number::{counted, counted_in, grouped};
 use crate::observed::not_decided;
 use crate::summary::in_flight_words;
@@ -11,21 +10,6 @@ use crate::words::{arg_words, counted_names, kernels_text, printable, step_task,
 
 /// Maximum number of kernels in a list.
 const KERNELS: usize = 8;
-
-/// The verdict in one sentence, without PASS or FAIL. Tasks that were refused or never ended come first, because
-/// later errors may follow from them.
-pub(crate) fn headline(report: &BlameReport<'_>) -> String {
-    let blame = report.blame;
-    let Some(first) = blame.stopped.first() else { return verdict(report) };
-    let more = match blame.stopped.len() - 1 {
-        0 => String::new(),
-        more => format!(" (and {} more)", grouped(more as u64)),
-    };
-    let is_known =
-        !blame.first_wrong.is_empty() || blame.suspect().or(blame.likely_race()).is_some() || report.passes;
-    let rest = is_known.then(|| format!("; {}", verdict(report)));
-    format!("{}{more}{}", stopped_words(blame, first), rest.unwrap_or_default())
-}
 
 /// `task 0x6 (gather) was refused by the driver with status -54, but ran in the golden`.
 #[must_use]
@@ -46,111 +30,9 @@ pub fn stopped_words(blame: &Blame, stopped: &StoppedTask) -> String {
                 if stopped.ended_in_golden { "but ended in the golden" } else { "and is not in the golden" };
             format!("{} never ended: it was running when the run ended, {golden}", name(blame, stopped.task))
         }
-    }
-}
-
-/// The conclusion from the labels.
-fn verdict(report: &BlameReport<'_>) -> String {
-    let blame = report.blame;
-    let roots = roots(blame);
-    match (blame.first_wrong.first(), roots.len()) {
-        _ if report.suspects_orchestration => {
-            "the run's own golden failed, but every kernel matches its reference: suspect the orchestration"
-                .into()
+        StopKind::FailedAgain(reason) => {
+            format!("{} failed when it ran again: {}", name(blame, stopped.task), printable(reason))
         }
-        _ if report.suspects_unjudged => format!(
-            "the run's own golden failed, but every kernel with a reference matches it: suspect the kernels without one: {}",
-            by_kernel(blame, &blame.unjudged)
-        ),
-        (None, _) if report.passes => nothing_found(blame),
-        (None, _) => nothing_wrong(report),
-        (Some(&one), 1) => {
-            format!("{} {}{}", name(blame, one), label_phrase(blame.findings[one].label), more(blame, one))
-        }
-        (Some(&first), all) => format!("{}; {}", groups(blame, &roots), where_first(blame, first, all)),
-    }
-}
-
-/// The sentence of a PASS.
-fn nothing_found(blame: &Blame) -> String {
-    let (good, lacks) = match blame.basis {
-        BaselineKind::Golden | BaselineKind::References => ("no task is wrong", "no reference"),
-        BaselineKind::Rerun => (
-            "every output is reproduced (this does not show that they are right)",
-            "no kernel from a library",
-        ),
-    };
-    let launches_nothing = |&place: &usize| blame.graph.task(place).kernel_names().is_empty();
-    let (idle, lacking): (Vec<usize>, Vec<usize>) =
-        blame.unjudged.iter().copied().partition(launches_nothing);
-    let mut text = good.to_owned();
-    if !lacking.is_empty() {
-        let tasks = counted_in(lacking.len() as u64, "task has", "tasks have");
-        text += &format!("; {tasks} {lacks}: {}", by_kernel(blame, &lacking));
-    }
-    if !idle.is_empty() {
-        let tasks = counted_in(idle.len() as u64, "task launches", "tasks launch");
-        text += &format!("; {tasks} no kernel");
-    }
-    text
-}
-
-/// Details of a wrong task: the other task of a race, or the wrong kernels of a mix task.
-pub(crate) fn more(blame: &Blame, place: usize) -> String {
-    match (&blame.findings[place].race, blame.identified_kernels(place)) {
-        (Some(race), _) if race.kind == RaceKind::Unattributed => {
-            format!(": an unattributed change after {}", name(blame, race.other))
-        }
-        (Some(race), _) => format!(" with {}", name(blame, race.other)),
-        (None, Some(told)) => format!(", in {}", kernels_text(told)),
-        (None, None) => missing_or_more(blame, place).unwrap_or_default(),
-    }
-}
-
-/// For a task that got an input from a different task than in the golden: the launch that is missing or
-/// additional. For a task without a kernel, such as a copy from the host: the reason.
-fn missing_or_more(blame: &Blame, place: usize) -> Option<String> {
-    let finding = Some(&blame.findings[place]).filter(|finding| finding.label == Label::Fed)?;
-    let (golden, task) = (blame.golden.as_ref()?, blame.graph.task(place));
-    let source = blame.wiring.iter().find_map(|difference| match &difference.what {
-        WiringChange::Source { arg_index, dump, golden }
-            if difference.task == place && Some(*arg_index) == finding.arg_index =>
-        {
-            Some((dump, golden))
-        }
-        _ => None,
-    });
-    let observed = source.filter(|_| blame.graph.observations().is_some());
-    if let Some((dump, there)) = observed {
-        let partner = &blame.matching.partner;
-        if let Some(more) = dump.iter().find(|output| partner[output.task].is_none()) {
-            return Some(format!(": {} before it is not in the golden", name(blame, more.task)));
-        }
-        if let Some(missing) = there.iter().find(|output| !partner.contains(&Some(output.task))) {
-            return Some(format!(
-                ": {} of the golden is missing before it",
-                task_reference(golden.task(missing.task))
-            ));
-        }
-    }
-    let reason = finding.reason.as_deref().filter(|_| task.kernel_names().is_empty())?;
-    blame.graph.observations().map(|_| format!(": {}", printable(reason)))
-}
-
-/// Why the verdict is FAIL although no task is wrong.
-fn nothing_wrong(report: &BlameReport<'_>) -> String {
-    let blame = report.blame;
-    match report.other_scene.as_deref().filter(|_| blame.compared == 0) {
-        Some(other) => format!("nothing could be compared: {other}"),
-        None if blame.compared == 0 => "nothing could be compared".into(),
-        None => match (blame.likely_race(), blame.suspect()) {
-            (Some(place), _) => likely_words(blame, place),
-            (None, Some(place)) => format!(
-                "{} may be wrong: its known inputs are right, but an output is not",
-                name(blame, place)
-            ),
-            (None, None) => "not every task could be judged".into(),
-        },
     }
 }
 
@@ -180,42 +62,8 @@ pub fn likely_words(blame: &Blame, place: usize) -> String {
     )
 }
 
-/// `108 tasks are wrong here, all softmax; 2 tasks raced: add 1, mul 1`.
-fn groups(blame: &Blame, roots: &[usize]) -> String {
-    let groups = [Label::WrongHere, Label::Raced, Label::Fed].into_iter().filter_map(|label| {
-        let places: Vec<usize> =
-            roots.iter().copied().filter(|&place| blame.findings[place].label == label).collect();
-        let (first, tasks) = (*places.first()?, counted(places.len() as u64, "task"));
-        let verb = match (label, places.len()) {
-            (Label::WrongHere, 2..) => "are wrong here",
-            (Label::Fed, 2..) => "were fed a wrong input",
-            _ => label_phrase(label),
-        };
-        let same = places.iter().all(|&place| inside(blame, place) == inside(blame, first));
-        Some(match (same, places.len()) {
-            (true, 1) => format!("{tasks} {verb}: {}", inside(blame, first)),
-            (true, _) => format!("{tasks} {verb}, all {}", inside(blame, first)),
-            (false, _) => format!("{tasks} {verb}: {}", by_kernel(blame, &places)),
-        })
-    });
-    groups.collect::<Vec<_>>().join("; ")
-}
-
-fn where_first(blame: &Blame, first: usize, all: usize) -> String {
-    let other = blame.findings[first].race.map(|race| format!(", with {}", name(blame, race.other)));
-    let first = format!("{}{}", name(blame, first), other.unwrap_or_default());
-    let before = blame.first_wrong.len();
-    match before {
-        1 => format!("only one has nothing wrong before it: {first}"),
-        _ if before == all => format!("the first is {first}"),
-        _ => {
-            format!("{} of them have nothing wrong before them; the first is {first}", grouped(before as u64))
-        }
-    }
-}
-
 /// The kernels of a task and, if known, which of them is wrong: `turn+fold+step in fold`.
-fn inside(blame: &Blame, place: usize) -> String {
+pub(crate) fn inside(blame: &Blame, place: usize) -> String {
     match blame.identified_kernels(place) {
         Some(told) => format!("{} in {}", kernels(blame, place), kernels_text(told)),
         None => kernels(blame, place),

@@ -39,6 +39,7 @@ mod task;
 pub mod timeline;
 pub mod trace;
 pub mod types;
+mod verdict;
 pub mod wiring_words;
 pub mod words;
 pub mod wrap;

@@ -7,8 +7,9 @@ use tensortap::analysis::ranks::{
     WrongCollective, join,
 };
 
-use crate::blame_words::{label_phrase, more, name, stopped_words};
+use crate::blame_words::{label_phrase, name, stopped_words};
 use crate::number::{counted, grouped};
+use crate::verdict::more;
 use crate::words::printable;
 
 /// Unaligned collectives that are listed.

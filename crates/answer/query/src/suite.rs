@@ -97,6 +97,13 @@ pub fn where_it_began(report: &TrialReport) -> Option<String> {
     if matches!(report.outcome, Err(Error::Failed(_))) {
         return None;
     }
+    if let Some(task) = &found.outside {
+        let words = named_task(task.scope.as_deref(), task.task_name.as_deref(), &task.kernels);
+        return Some(format!(
+            "not determined: content of task {} ({words}) is outside its rule, but no task can be named as the cause",
+            short_task(task.task_id)
+        ));
+    }
     Some(match (found.orchestration, found.unknown) {
         (true, _) => "every kernel matches its reference: suspect the orchestration".into(),
         (false, 0) => "every task matches its reference within the tolerance of its kernel".into(),

@@ -192,30 +192,36 @@ pub fn program_ended(dump: &Dump) -> Option<String> {
 }
 
 /// Describes tasks in flight: `2 tasks had not completed when the run ended: task 0x3 (spin), task 0x4
-/// (add)`, and how many tasks that wait for them had not started. `None` if all tasks completed.
+/// (add)`, and how many tasks that wait for them had not started. If records of ends may be missing, says so
+/// instead. `None` if all tasks completed.
 #[must_use]
 pub fn in_flight_words(graph: &TaskGraph) -> Option<String> {
-    let places = in_flight(graph);
-    // Tasks that wait for a task in flight have not started.
-    let (waiting, running): (Vec<usize>, Vec<usize>) =
-        places.into_iter().partition(|&place| graph.unfinished_before(graph.task(place)).is_some());
-    // Damaged edges may form a cycle.
-    let (waiting, running) = if running.is_empty() { (running, waiting) } else { (waiting, running) };
-    let named = running.iter().take(LISTED).map(|&place| task_reference(graph.task(place)));
-    let mut named: Vec<String> = named.collect();
+    let running = graph.running();
+    let waits =
+        |place: &usize| !running.contains(place) && graph.unfinished_before(graph.task(*place)).is_some();
+    let waiting = in_flight(graph).into_iter().filter(waits).count();
+    let mut named: Vec<String> =
+        running.iter().take(LISTED).map(|&place| task_reference(graph.task(place))).collect();
     if running.len() > LISTED {
         named.push(format!("and {} more", grouped((running.len() - LISTED) as u64)));
     }
-    let tasks = counted(running.len() as u64, "task");
-    let not_started = match waiting.len() as u64 {
+    let (count, named) = (running.len() as u64, named.join(", "));
+    if let Some(reason) =
+        graph.lost_ends.as_deref().filter(|_| !running.iter().any(|&at| graph.surely_runs(at)))
+    {
+        let tasks = counted_in(count, "task has", "tasks have");
+        return (count > 0)
+            .then(|| format!("{tasks} no recorded end, but may have completed, because {reason}: {named}"));
+    }
+    let not_started = match waiting as u64 {
         0 => String::new(),
         count => format!(
             "; {} had not started",
             counted_in(count, "task that waits for them", "tasks that wait for them")
         ),
     };
-    (!running.is_empty())
-        .then(|| format!("{tasks} had not completed when the run ended: {}{not_started}", named.join(", ")))
+    let tasks = counted(count, "task");
+    (count > 0).then(|| format!("{tasks} had not completed when the run ended: {named}{not_started}"))
 }
 
 /// Describes uncaptured arguments: `3 arguments could not be captured: the descriptor is damaged (2); …`.

@@ -79,7 +79,7 @@ fn outcomes(report: &ReplayReport, is_given: bool) -> HashMap<TaskKey, RerunOutc
         Outcome::BitExact | Outcome::WithinRule | Outcome::Unchecked(_) => RerunOutcome::Ran,
         // The rules decide whether its outputs are right. Any other failure is the reason.
         Outcome::Failed(_) if task.outputs.iter().any(|output| output.different > 0) => RerunOutcome::Ran,
-        Outcome::Failed(why) => RerunOutcome::Unknown(why.clone()),
+        Outcome::Failed(why) => RerunOutcome::Failed(why.clone()),
         Outcome::Refused(why) if !has_kernel(task) => RerunOutcome::NoKernel(why.clone()),
         Outcome::Refused(why) => RerunOutcome::Unknown(why.clone()),
     };

@@ -23,7 +23,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
 
-    /// Rule for everything else: tolerances of kernel and dtype, or equal bits [default: default; blame --rerun: bitexact]
+    /// Rule for everything else: tolerances of kernel and dtype, or equal bits [default: default; blame --rerun: bitexact, except for kernels of --kernel]
     #[arg(long, value_name = "PROFILE", value_parser = choice([("default", Profile::Default), ("bitexact", Profile::BitExact)]))]
     profile: Option<Profile>,
 
@@ -49,6 +49,11 @@ pub struct CompareArgs {
 }
 
 impl CompareArgs {
+    /// Whether the user chose the profile.
+    pub fn has_profile(&self) -> bool {
+        self.profile.is_some()
+    }
+
     /// The rules for a dump, whose kernels state their tolerances. `usual` is the profile if no option chooses one.
     pub fn rules(&self, info: &RunInfo, usual: Profile) -> anyhow::Result<RuleBook> {
         let has_tolerance = self.rtol.is_some() || self.atol.is_some();

@@ -28,6 +28,9 @@ pub fn page(report: &ReportDocument) -> serde_json::Result<String> {
     Page { title: &report.title, body: &body, style: &style, script: &script }.with_data(report)
 }
 
+/// The verdict and, if it is FAIL, its first remark, which describes the first wrong task.
 fn verdict_markup(verdict: &VerdictDocument) -> String {
-    format!("<p><strong>{}</strong>: {}</p>\n", escaped(verdict.word), escaped(&verdict.sentence))
+    let detail = verdict.remarks.first().filter(|_| verdict.passes == Some(false));
+    let detail = detail.map_or_else(String::new, |detail| format!("<p>{}</p>\n", escaped(detail)));
+    format!("<p><strong>{}</strong>: {}</p>\n{detail}", escaped(verdict.word), escaped(&verdict.sentence))
 }

@@ -1,10 +1,10 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::metrics::{Rule, Tolerance};
 use crate::rules::{Profile, Rules, Subject};
 
 /// Chooses the rule of every record, in this order: the first matching rule of a rules file, the profile
-/// `bitexact`, explicitly given tolerances, the kernel's tolerance, the dtype's default.
+/// `bitexact` (except for replaced kernels), explicitly given tolerances, the kernel's tolerance, the dtype's default.
 #[derive(Clone, Debug, Default)]
 pub struct RuleBook {
     /// A rules file.
@@ -17,6 +17,8 @@ pub struct RuleBook {
     pub atol: Option<f64>,
     /// The tolerances that kernels declare, by kernel name.
     pub kernels: HashMap<String, Tolerance>,
+    /// Kernels that the user replaced by another build. The profile `bitexact` does not apply to them.
+    pub replaced: HashSet<String>,
 }
 
 impl RuleBook {
@@ -42,7 +44,8 @@ impl RuleBook {
         if let Some(rule) = self.rules.first_match(subject) {
             return rule;
         }
-        if self.profile == Profile::BitExact {
+        let is_replaced = || subject.kernels.iter().any(|name| self.replaced.contains(*name));
+        if self.profile == Profile::BitExact && !is_replaced() {
             return Rule::bitexact(dtype);
         }
         let given = (self.rtol.is_some() || self.atol.is_some()) && dtype.is_float();
@@ -73,6 +76,9 @@ mod tests {
         assert_eq!(book.rule(&of(DType::Float32)).predicate, Predicate::Close { rtol: 0.1, atol: 0.0 });
         book.profile = Profile::BitExact;
         assert_eq!(book.rule(&of(DType::Int8)).predicate, Predicate::BitExact);
+        book.replaced.insert("mul".into());
+        assert_eq!(book.rule(&of(DType::Float32)).predicate, Predicate::Close { rtol: 0.1, atol: 0.0 });
+        assert_eq!(book.rule(&Subject { kernels: &["add"], ..mix }).predicate, Predicate::BitExact);
         book.rules = Rules::parse("[[rule]]\nfunc = 'mul'\nulps = 2\n", Profile::Default).unwrap();
         assert_eq!(book.rule(&of(DType::Int8)).predicate, Predicate::Ulps(2));
     }

@@ -158,6 +158,15 @@ pub struct Footer {
 }
 
 impl Footer {
+    /// The end of the message of a process that exited or was replaced without closing its session.
+    pub const UNCLOSED_SESSION: &str = "without closing its session";
+
+    /// Whether the recorded process left without closing its session. Its last records may be missing.
+    #[must_use]
+    pub fn process_left_early(&self) -> bool {
+        self.message.as_deref().is_some_and(|message| message.ends_with(Footer::UNCLOSED_SESSION))
+    }
+
     /// A footer without losses.
     #[must_use]
     pub fn new(status: Status) -> Footer {

@@ -9,7 +9,7 @@ use tensortap_judge::{Depth, Outcome};
 
 use super::producers::{is_near_equal_output, mark, near_equal_of, of_producers, set_before};
 use super::{
-    BaselineKind, Blame, BlameOptions, ComparedArg, RuleTable, all_provenances, count_compared,
+    BaselineKind, Blame, BlameOptions, ComparedArg, RuleTable, RunOutcome, all_provenances, count_compared,
     outside_inputs, reference, status_of,
 };
 use crate::arrays::{ArrayAssignment, NO_ARRAY, cover_input};
@@ -86,7 +86,9 @@ pub(super) fn blame(
         unjudged: Vec::new(),
         wiring: Vec::new(),
         stopped: Vec::new(),
+        run: RunOutcome::default(),
         never_written: HashSet::new(),
+        slack: HashSet::new(),
         slots: HashMap::new(),
         arrays: Some(assigned),
     })

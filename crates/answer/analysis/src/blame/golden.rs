@@ -17,7 +17,7 @@ use super::unwritten::{self, UnwrittenShare};
 use super::values;
 use super::wiring::{self, WiringChange, WiringDifference};
 use super::{
-    BaselineKind, Blame, BlameOptions, ComparedArg, RuleTable, all_provenances, count_compared,
+    BaselineKind, Blame, BlameOptions, ComparedArg, RuleTable, RunOutcome, all_provenances, count_compared,
     outside_inputs, reference, status_of,
 };
 use crate::compare::{LiveGolden, Side, compare, record_side};
@@ -81,6 +81,7 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     let gatherer = Gatherer::new(recordings, &matching, &rules, options.other_dtypes);
     let evidence = gatherer.gather(&statuses, &|| work.check_canceled())?;
     drop(rules);
+    let slack = evidence.slack();
     let overwriters = overwriters(recordings.0, &evidence)?;
     let lost_order = lost_order::find(recordings, &certain, &statuses, &evidence)?;
     let runs = (RecordedRun { dump, graph: &graph }, RecordedRun { dump: golden, graph: &theirs });
@@ -131,7 +132,9 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
         unjudged: Vec::new(),
         wiring,
         stopped: Vec::new(),
+        run: RunOutcome::default(),
         never_written,
+        slack,
         slots: HashMap::new(),
         arrays: None,
     })

@@ -6,6 +6,7 @@
 
 mod arrays;
 mod buffers;
+mod counting;
 mod golden;
 mod isolated;
 mod likely;
@@ -20,20 +21,22 @@ mod sources;
 mod stopped;
 mod unwritten;
 pub(crate) mod values;
+mod verdict;
 mod wiring;
 
 pub(crate) use golden::{match_options, uncertain_partner};
 pub use rerun::{Rerun, RerunCollector, RerunOutcome};
 pub(crate) use rules::RuleTable;
-pub use stopped::{StopKind, StoppedTask, refusal};
+pub use stopped::{RunOutcome, StopKind, StoppedTask, refusal};
 pub use unwritten::{UnwrittenMemory, UnwrittenShare};
 pub(crate) use unwritten::{UnwrittenScan, scan_argument};
+pub use verdict::{BlameVerdict, FailureReason, VerdictOptions};
 pub use wiring::{ArgView, BufferChange, WiringChange, WiringDifference};
 
 use std::collections::{HashMap, HashSet};
 
 use tensortap_abi::DumpStage;
-use tensortap_format::{Dump, FormatError, GoldenVerdict};
+use tensortap_format::{Dump, FormatError};
 use tensortap_interchange::NamedArrays;
 use tensortap_judge::{Depth, Detail, Outcome, Rule, RuleBook, Verdict};
 use tensortap_scene::Scene;
@@ -129,16 +132,19 @@ pub struct Blame {
     pub first_wrong: Vec<usize>,
     /// Tasks that are `ok` because they agreed with a golden during the run; their content was not stored.
     pub agreed_live: Vec<usize>,
-    /// Tasks that are `unknown` because a kernel has no reference, or no kernel was named for the rerun. They
-    /// do not make the verdict fail.
+    /// Tasks that are `unknown` because a kernel has no reference, or no kernel was named for the rerun.
     pub unjudged: Vec<usize>,
     /// Differences in how tasks are connected compared with the golden, in task order; empty without a
     /// golden.
     pub wiring: Vec<WiringDifference>,
-    /// Tasks that were refused or never ended, unlike in the golden; empty without a golden dump.
+    /// Tasks that were refused or never ended, unlike in the golden, or that failed when they ran again.
     pub stopped: Vec<StoppedTask>,
+    /// How the run itself ended.
+    pub run: RunOutcome,
     /// Arguments that differ before their tasks and hold memory that no task of either run wrote.
     pub never_written: HashSet<(usize, u16)>,
+    /// Arguments whose only differing elements at a stage are memory that no task of either run wrote: no evidence.
+    pub slack: HashSet<(usize, u16, DumpStage)>,
     /// The wrong kernels of mix tasks that are `wrong_here`, by task position, if references identify them.
     pub slots: HashMap<usize, Vec<String>>,
     /// The assignment of arrays to records, if the golden is files.
@@ -191,6 +197,7 @@ impl Blame {
         if let Some(golden) = &blame.golden {
             blame.stopped = stopped::stopped(&blame.graph, golden, &blame.matching);
         }
+        blame.run = RunOutcome::of(dump, baseline);
         let scene = match baseline {
             Baseline::Golden(_) | Baseline::Arrays(_) => options.scene,
             Baseline::Reference(scene) => Some(*scene),
@@ -236,46 +243,6 @@ impl Blame {
         let mut likely: Vec<usize> = (0..self.findings.len()).filter(is_likely).collect();
         self.graph.sort(&mut likely);
         likely.first().copied().filter(|_| self.first_wrong.is_empty())
-    }
-
-    /// Whether something was compared and nothing is wrong. Tasks without a partner count as wrong unless
-    /// they are allowed.
-    #[must_use]
-    pub fn passes(&self, allow_unmatched: bool) -> bool {
-        let Matching { only_first, only_second, .. } = &self.matching;
-        let unmatched = only_first.len() + only_second.len() + self.unused_arrays().len();
-        let left_out: HashSet<usize> = only_first.iter().map(|unmatched| unmatched.task).collect();
-        let is_left_out = |place: usize| allow_unmatched && left_out.contains(&place);
-        let unjudged: HashSet<usize> = self.unjudged.iter().copied().collect();
-        let good = |(place, f): (usize, &Finding)| {
-            f.label.is_good() || unjudged.contains(&place) || is_left_out(place)
-        };
-        self.compared > 0 && (allow_unmatched || unmatched == 0) && self.findings.iter().enumerate().all(good)
-    }
-
-    /// Whether the orchestration is the suspect: the run's own golden reports wrong outputs, but every kernel
-    /// computed what its reference computes.
-    #[must_use]
-    pub fn suspects_orchestration(&self, dump: &Dump) -> bool {
-        let failed = dump.footer().is_some_and(|footer| footer.golden == Some(GoldenVerdict::Fail));
-        let is_right = |finding: &Finding| finding.label == Label::Ok;
-        let by_references =
-            self.basis == BaselineKind::References && self.agreed_live.is_empty() && self.compared > 0;
-        failed && by_references && self.findings.iter().all(is_right)
-    }
-
-    /// Whether the culprit may be a kernel without a reference: the run's own golden reports wrong outputs,
-    /// and every kernel with a reference is right.
-    #[must_use]
-    pub fn suspects_unjudged(&self, dump: &Dump) -> bool {
-        let failed = dump.footer().is_some_and(|footer| footer.golden == Some(GoldenVerdict::Fail));
-        let unjudged: HashSet<usize> = self.unjudged.iter().copied().collect();
-        let is_open =
-            |(place, finding): (usize, &Finding)| finding.label == Label::Ok || unjudged.contains(&place);
-        failed
-            && self.basis == BaselineKind::References
-            && !unjudged.is_empty()
-            && self.findings.iter().enumerate().all(is_open)
     }
 
     /// Arrays of the golden that were not assigned to a record.

@@ -10,8 +10,8 @@ use tensortap_scene::Scene;
 
 use super::isolated::label_outputs;
 use super::{
-    AGREED_LIVE, BaselineKind, Blame, BlameOptions, ComparedArg, LIVE_GOLDEN_KEY, RuleTable, count_compared,
-    status_of,
+    AGREED_LIVE, BaselineKind, Blame, BlameOptions, ComparedArg, LIVE_GOLDEN_KEY, RuleTable, RunOutcome,
+    count_compared, status_of,
 };
 use crate::compare::{Side, compare, damage};
 use crate::error::AnalysisError;
@@ -75,7 +75,9 @@ pub(super) fn blame(
         unjudged,
         wiring: Vec::new(),
         stopped: Vec::new(),
+        run: RunOutcome::default(),
         never_written: HashSet::new(),
+        slack: HashSet::new(),
         slots: HashMap::new(),
         arrays: None,
     })

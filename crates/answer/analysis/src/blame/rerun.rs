@@ -8,7 +8,10 @@ use tensortap_format::{Argument, Dump, FormatError, TaskKey};
 use tensortap_judge::{Depth, Detail, Outcome, Verdict};
 
 use super::isolated::label_outputs;
-use super::{BaselineKind, Blame, BlameOptions, ComparedArg, RuleTable, count_compared, status_of};
+use super::{
+    BaselineKind, Blame, BlameOptions, ComparedArg, RuleTable, RunOutcome, StopKind, StoppedTask,
+    count_compared, status_of,
+};
 use crate::compare::{self, Side, compare, record_side};
 use crate::error::AnalysisError;
 use crate::graph::{TaskGraph, load};
@@ -22,7 +25,9 @@ pub enum RerunOutcome {
     Ran,
     /// No kernel was named to run it with. This does not make the verdict fail.
     NoKernel(String),
-    /// The task did not run, or did not end; with the reason.
+    /// The task crashed or hung, or wrote to memory that is not its own; with the reason.
+    Failed(String),
+    /// The task did not run; with the reason.
     Unknown(String),
 }
 
@@ -116,6 +121,7 @@ pub(super) fn blame(dump: &Dump, rerun: &Rerun, options: &BlameOptions<'_>) -> R
     };
     let unjudged = (0..graph.len()).filter(has_none).collect();
     let of = graph.tasks().iter().flat_map(|task| task.outputs()).count() as u64;
+    let stopped = (0..graph.len()).filter_map(|place| failed_again(&graph, place, rerun)).collect();
     Ok(Blame {
         findings,
         compared: count_compared(&compared_args),
@@ -128,12 +134,23 @@ pub(super) fn blame(dump: &Dump, rerun: &Rerun, options: &BlameOptions<'_>) -> R
         agreed_live: Vec::new(),
         unjudged,
         wiring: Vec::new(),
-        stopped: Vec::new(),
+        stopped,
+        run: RunOutcome::default(),
         never_written: HashSet::new(),
+        slack: HashSet::new(),
         slots: HashMap::new(),
         arrays: None,
         graph,
     })
+}
+
+fn failed_again(graph: &TaskGraph, place: usize, rerun: &Rerun) -> Option<StoppedTask> {
+    match rerun.tasks.get(&graph.task(place).key()) {
+        Some(RerunOutcome::Failed(why)) => {
+            Some(StoppedTask { task: place, how: StopKind::FailedAgain(why.clone()), ended_in_golden: true })
+        }
+        _ => None,
+    }
 }
 
 /// The status of each argument of a task, and the comparisons.
@@ -150,9 +167,10 @@ fn judge(graph: &TaskGraph, place: usize, rerun: &Rerun) -> (Vec<Status>, Vec<Co
                 compared.push(output.compared.clone());
                 status_of(&output.compared.outcome)
             }
-            (Some(RerunOutcome::NoKernel(why) | RerunOutcome::Unknown(why)), _) => {
-                Status::Unknown(why.clone())
-            }
+            (
+                Some(RerunOutcome::NoKernel(why) | RerunOutcome::Failed(why) | RerunOutcome::Unknown(why)),
+                _,
+            ) => Status::Unknown(why.clone()),
             (Some(RerunOutcome::Ran) | None, _) => Status::Unknown(NOT_RUN.into()),
         }
     };

@@ -33,7 +33,7 @@ mod outputs;
 mod spans;
 mod undefined;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use tensortap_abi::DumpStage;
@@ -212,6 +212,16 @@ impl Evidence {
             ErrorOrigin::Unknown(reason) => Some(self.reason(reason)),
             _ => None,
         })
+    }
+
+    /// Arguments whose only differing elements at a stage are memory that no task of either run wrote.
+    pub fn slack(&self) -> HashSet<(usize, u16, DumpStage)> {
+        let is_slack = |marks: &Marks| marks.0.iter().all(|mark| mark.origin == ErrorOrigin::Uninitialized);
+        let inputs = self.inputs.iter().filter(|(_, input)| is_slack(&input.marks));
+        let inputs = inputs.map(|((task, arg_index), _)| (*task, *arg_index, DumpStage::BeforeDispatch));
+        let outputs = self.outputs.iter().filter(|(_, output)| is_slack(&output.marks));
+        let outputs = outputs.map(|(output, _)| (output.task, output.arg_index, DumpStage::AfterCompletion));
+        inputs.chain(outputs).collect()
     }
 
     /// The positions of an argument that differ at a stage.

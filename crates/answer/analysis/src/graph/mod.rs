@@ -4,6 +4,7 @@
 //! [`TaskGraph::build`] for the evidence. With unknown roles, the graph also has [`Observations`].
 
 mod dataflow;
+mod ends;
 pub(crate) mod index;
 mod order;
 mod origins;
@@ -35,6 +36,8 @@ pub struct TaskGraph {
     depths: Vec<u32>,
     /// Why writes may be missing from the dump; `None` if every write was captured.
     pub gap: Option<String>,
+    /// Why the ends of completed tasks may be missing from the dump; `None` if every end was recorded.
+    pub lost_ends: Option<String>,
     /// Whether unrecorded code may write between tasks, as in a recorded program.
     pub others_write: bool,
     /// What the dump shows about the length of its run.
@@ -122,13 +125,6 @@ impl TaskGraph {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tasks.is_empty()
-    }
-
-    /// An unfinished task that this one waits for; if there is one, this task cannot have started.
-    #[must_use]
-    pub fn unfinished_before(&self, task: Task<'_>) -> Option<usize> {
-        let mut waited = task.producers().filter_map(|edge| self.position(edge.producer()));
-        waited.find(|&place| place != task.place() && self.task(place).is_unfinished())
     }
 
     /// The producers of an argument and the evidence for them.
@@ -240,6 +236,7 @@ pub fn load_with_progress(
     Ok(TaskGraph {
         others_write: dump.info().is_of_program(),
         extent: extent(dump),
+        lost_ends: ends::lost_ends(dump),
         ..TaskGraph::build_with_progress(tasks, gap, watch)
     })
 }

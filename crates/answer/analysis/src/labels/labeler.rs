@@ -435,7 +435,7 @@ fn missing_input(node: Task<'_>, args: &[(Argument<'_>, &ArgStatus)]) -> Option<
 /// Why it is not known whether all outputs are right, if it is not.
 fn missing_output(node: Task<'_>, args: &[(Argument<'_>, &ArgStatus)]) -> Option<String> {
     if node.is_unfinished() {
-        return Some("the task had not completed when the run ended".into());
+        return Some("the dump has no end of the task".into());
     }
     let unknown = args.iter().find_map(|(arg, s)| match &s.after {
         Status::Unknown(reason) => Some(format!("argument {} after the task: {reason}", arg.arg_index)),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tensortap::analysis::blame::{
-    ArgView, Blame, ComparedArg, StopKind, StoppedTask, WiringChange, WiringDifference,
+    ArgView, Blame, ComparedArg, FailureReason, StopKind, StoppedTask, WiringChange, WiringDifference,
 };
 use tensortap::analysis::graph::OutputRef;
 use tensortap::analysis::labels::{Label, LikelyRace, RaceKind};
@@ -30,6 +30,15 @@ use crate::wiring_words::wiring_words;
 #[derive(Serialize)]
 pub struct BlameDocument {
     verdict: &'static str,
+    /// The verdict in one sentence, without PASS or FAIL.
+    headline: String,
+    /// Why the verdict is not `pass`: the name of a
+    /// [`FailureReason`](tensortap::analysis::blame::FailureReason).
+    failure: Option<&'static str>,
+    /// Number of tasks with a label other than `unknown`.
+    judged: usize,
+    /// Number of tasks.
+    judged_of: usize,
     compared: u64,
     of: u64,
     /// Records that left the dump of a running program while they were read.
@@ -78,7 +87,7 @@ struct StoppedDocument {
     task_id: String,
     task_name: Option<String>,
     kernels: Vec<String>,
-    /// `refused` or `never_ended`.
+    /// `refused`, `never_ended`, or after a rerun `failed_again`.
     how: &'static str,
     /// The driver's status, if it refused the task.
     status: Option<i64>,
@@ -198,8 +207,13 @@ impl BlameDocument {
         let listed = listing.tasks(blame);
         let only = report.across.filter(|across| across.is_only);
         let id = |place: usize| id(blame.graph.task(place).task_id);
+        let verdict = report.verdict_document(Vec::new());
         BlameDocument {
-            verdict: run_verdict_word(report.verdict()),
+            verdict: run_verdict_word(report.run_verdict()),
+            headline: verdict.sentence,
+            failure: verdict.failure,
+            judged: verdict.judged,
+            judged_of: verdict.judged_of,
             compared: blame.compared,
             of: blame.of,
             gone: blame.gone(),
@@ -208,10 +222,10 @@ impl BlameDocument {
             given: report.given.iter().map(LibraryKernelDocument::of).collect(),
             golden: report.golden.clone(),
             incomplete: blame.graph.gap.clone(),
-            remarks: report.all_remarks(),
+            remarks: verdict.remarks,
             run_golden: report.dump.footer().and_then(|footer| footer.golden).map(GoldenVerdict::name),
             inject_fault: report.dump.info().inject_fault.clone(),
-            orchestration_suspected: report.suspects_orchestration,
+            orchestration_suspected: report.verdict.failure == Some(FailureReason::Orchestration),
             labels: Label::ALL.iter().map(|&label| (label.name(), blame.count(label))).collect(),
             first_wrong: blame.first_wrong.iter().map(|&p| id(p)).collect(),
             suspect: blame.suspect().map(id),
@@ -221,7 +235,7 @@ impl BlameDocument {
             tasks: listed.into_iter().map(|place| task(report, place)).collect(),
             unmatched: unmatched(blame),
             wiring: blame.wiring.iter().map(|difference| wiring(blame, difference)).collect(),
-            undecided_because: match (only, report.verdict()) {
+            undecided_because: match (only, report.run_verdict()) {
                 (Some(across), RunVerdict::Undecided) => undecided_because(across.run),
                 _ => Vec::new(),
             },
@@ -293,7 +307,7 @@ fn stopped_document(blame: &Blame, stopped: &StoppedTask) -> StoppedDocument {
         how: stopped.how.name(),
         status: match stopped.how {
             StopKind::Refused { status, .. } => Some(status),
-            StopKind::NeverEnded => None,
+            StopKind::NeverEnded | StopKind::FailedAgain(_) => None,
         },
         words: stopped_words(blame, stopped),
     }

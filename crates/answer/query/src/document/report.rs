@@ -27,8 +27,15 @@ pub struct VerdictDocument {
     pub word: &'static str,
     /// Whether everything passed; null if nothing was judged.
     pub passes: Option<bool>,
+    /// Why it does not pass: the name of a
+    /// [`FailureReason`](tensortap::analysis::blame::FailureReason); null otherwise.
+    pub failure: Option<&'static str>,
     /// What happened, in one sentence.
     pub sentence: String,
+    /// Number of tasks that were judged.
+    pub judged: usize,
+    /// Number of tasks.
+    pub judged_of: usize,
     /// Remarks that qualify the verdict.
     pub remarks: Vec<String>,
 }
@@ -37,6 +44,13 @@ impl VerdictDocument {
     /// The word if the dumps have nothing in common: no errors were found because nothing was compared, and
     /// it does not pass.
     pub const NOTHING_COMPARED: &'static str = "NOTHING COMPARED";
+
+    /// A verdict without judged tasks.
+    #[must_use]
+    pub fn without_tasks(word: &'static str, passes: Option<bool>, sentence: String) -> VerdictDocument {
+        let (failure, remarks) = (None, Vec::new());
+        VerdictDocument { word, passes, failure, sentence, judged: 0, judged_of: 0, remarks }
+    }
 
     /// Whether nothing could be compared.
     #[must_use]
@@ -102,12 +116,8 @@ impl MemberReport {
     /// The report of a dump that has nothing to be compared with.
     #[must_use]
     pub fn unpaired(name: String, why: &str) -> MemberReport {
-        let verdict = VerdictDocument {
-            word: "FAIL",
-            passes: Some(false),
-            sentence: format!("It was not compared with anything: {why}."),
-            remarks: Vec::new(),
-        };
+        let sentence = format!("It was not compared with anything: {why}.");
+        let verdict = VerdictDocument::without_tasks("FAIL", Some(false), sentence);
         MemberReport {
             name,
             found: FindingsDocument::only(verdict),

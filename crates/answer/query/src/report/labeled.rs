@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tensortap::analysis::blame::{Blame, BlameOptions};
+use tensortap::analysis::blame::{Blame, BlameOptions, VerdictOptions};
 use tensortap::analysis::labels::Label;
 use tensortap::format::{Dump, quoted};
 
@@ -33,9 +33,16 @@ impl<'a> LabeledTasks<'a> {
         options: &BlameOptions<'_>,
         program: &'a str,
     ) -> Result<LabeledTasks<'a>, QueryError> {
+        let verdict_options = VerdictOptions::default();
         let culprits = culprits(blame, dump, &label_source.against(dump)?, options)?;
-        let found =
-            BlameReport::new(dump, blame, culprits, label_source.golden().zip(golden), false, program);
+        let found = BlameReport::new(
+            dump,
+            blame,
+            culprits,
+            label_source.golden().zip(golden),
+            verdict_options,
+            program,
+        );
         Ok(LabeledTasks { found, label_source })
     }
 

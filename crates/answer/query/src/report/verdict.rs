@@ -7,42 +7,25 @@ use tensortap::analysis::ranks::RunVerdict;
 use super::ReportContext;
 use super::labeled::LabeledTasks;
 use crate::blame::{Culprit, OutsideRecord};
-use crate::blame_words::{self, name, why};
+use crate::blame_words::{name, why};
 use crate::compare_words::evidence_written;
 use crate::document::{MemberReport, VerdictDocument};
 use crate::kind_words::kind_words;
 use crate::number::{counted, grouped};
 use crate::observed::not_decided;
 use crate::run_blame::RunBlame;
+use crate::verdict::UNDECIDED;
 use crate::words::{kernels_text, printable, record_name, step_task, task_title, task_words};
 
+/// The verdict of a labeled dump. The first remark describes what is wrong with the first wrong task.
 pub fn verdict(labeled: &LabeledTasks<'_>) -> VerdictDocument {
-    let passes = labeled.found.passes;
-    let (sentence, more) = sentence(labeled);
-    let blame = labeled.found.blame;
-    let records = if labeled.found.golden.is_some() { "records" } else { "outputs" };
-    let compared = format!("{} of {} {records} were compared", grouped(blame.compared), grouped(blame.of));
-    let remarks = more.into_iter().chain([compared]).chain(labeled.found.remarks.iter().cloned());
-    let across = labeled.found.across.filter(|across| across.is_only).map(|across| across.run.remarks());
-    let remarks = remarks.chain(blame_words::remarks(blame)).chain(across.into_iter().flatten()).collect();
-    let word = match labeled.found.verdict() {
-        RunVerdict::Pass => "PASS",
-        _ if blame.compared == 0 => VerdictDocument::NOTHING_COMPARED,
-        RunVerdict::Fail => "FAIL",
-        RunVerdict::Undecided => UNDECIDED,
-    };
-    VerdictDocument { word, passes: Some(passes), sentence, remarks }
-}
-
-/// The sentence about the first wrong task, and a remark about the others.
-fn sentence(labeled: &LabeledTasks<'_>) -> (String, Option<String>) {
-    let headline = capital(&labeled.found.headline());
-    let is_stopped = !labeled.found.blame.stopped.is_empty();
-    match labeled.found.culprits.first().filter(|_| !labeled.found.passes) {
-        Some(first) if is_stopped => (headline + ".", Some(of_culprit(labeled, first))),
-        Some(first) => (of_culprit(labeled, first), Some(headline)),
-        None => (headline + ".", None),
-    }
+    let found = &labeled.found;
+    let culprit = found.culprits.first().filter(|_| !found.passes());
+    let records = if found.golden.is_some() { "records" } else { "outputs" };
+    let (compared, of) = (grouped(found.blame.compared), grouped(found.blame.of));
+    let compared = format!("{compared} of {of} {records} were compared");
+    let more = culprit.map(|culprit| of_culprit(labeled, culprit)).into_iter().chain([compared]);
+    found.verdict_document(more.collect())
 }
 
 /// `Kernel softmax went wrong first, in token 0 / layer 0 (task 0x30000000c): argument 1 (weights) …`.
@@ -119,11 +102,8 @@ pub fn not_judged(context: &ReportContext<'_>) -> VerdictDocument {
         "Compare it with a golden or with the references of its kernels to find the task that went wrong."
             .into();
     let remarks = std::iter::once(golden).chain(not_decided(&summary.graph)).collect();
-    VerdictDocument { word: "NOT JUDGED", passes: None, sentence, remarks }
+    VerdictDocument { remarks, ..VerdictDocument::without_tasks("NOT JUDGED", None, sentence) }
 }
-
-/// The word for a verdict that a missing rank could change.
-const UNDECIDED: &str = "UNDECIDED";
 
 /// The verdict on a run whose ranks were judged together.
 pub(super) fn over_run(members: &[MemberReport], run: &RunBlame, verdict: RunVerdict) -> VerdictDocument {
@@ -169,7 +149,7 @@ pub fn over_all(members: &[MemberReport]) -> VerdictDocument {
             )
         }
     };
-    VerdictDocument { word, passes, sentence, remarks: Vec::new() }
+    VerdictDocument::without_tasks(word, passes, sentence)
 }
 
 fn capital(text: &str) -> String {

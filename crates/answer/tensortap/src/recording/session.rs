@@ -11,7 +11,7 @@ use tensortap_abi::{DumpFilter, DumpGeometry};
 use tensortap_collector::{
     CollectError, Collection, DeviceRegion, DumpSetup, RunEnd, Summary, write_to_process,
 };
-use tensortap_format::{DumpCounters, RunInfo, Status, timestamp};
+use tensortap_format::{DumpCounters, Footer, RunInfo, Status, timestamp};
 use tensortap_platform::attach::{AttachedProcess, Caller, Hello, ProcessEvent, RecordingErrors};
 use tensortap_platform::{LINK_PAGE_BYTES, PlatformError};
 
@@ -199,7 +199,7 @@ fn run_info(setup: &DumpSetup, hello: &Hello, pid: u32) -> RunInfo {
 
 /// The dump's status, and how its process ended if it did not close its session.
 fn in_words(ending: &SessionEnd) -> (Status, Option<String>) {
-    const UNCLOSED: &str = "without closing its session";
+    const UNCLOSED: &str = Footer::UNCLOSED_SESSION;
     let (status, message) = match ending {
         SessionEnd::Goodbye => return (Status::Complete, None),
         SessionEnd::Ended(Some(status)) => match (status.signal(), status.code()) {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tensortap_abi::DumpLevel;
 use tensortap_analysis::AnalysisError;
-use tensortap_analysis::blame::{Baseline, Blame, BlameOptions};
+use tensortap_analysis::blame::{Baseline, Blame, BlameOptions, FailureReason, VerdictOptions};
 use tensortap_analysis::compare::with_kernels_of;
 use tensortap_analysis::labels::Label;
 use tensortap_format::Dump;
@@ -34,6 +34,8 @@ pub struct Explanation {
     pub culprit_count: usize,
     /// Whether every kernel is right by its reference although the outputs are wrong.
     pub orchestration: bool,
+    /// The first task with a record outside its rule.
+    pub outside: Option<WrongTask>,
     /// Number of tasks that could not be judged.
     pub unknown: usize,
     /// Why nothing, or not more, is known.
@@ -167,25 +169,28 @@ fn blamed(
         ..BlameOptions::default()
     };
     let blame = Blame::of(&dump, &against, &options)?;
+    let verdict = blame.verdict(VerdictOptions::default());
     Ok(Explanation {
         against: held.clone(),
         culprits: blame.first_wrong.iter().take(NAMED).map(|&place| culprit(&blame, place)).collect(),
         culprit_count: blame.first_wrong.len(),
-        orchestration: blame.suspects_orchestration(&dump),
-        unknown: blame.count(Label::Unknown),
+        orchestration: verdict.failure == Some(FailureReason::Orchestration),
+        outside: verdict.first_outside.map(|(place, _)| wrong_task(&blame, place)),
+        unknown: verdict.of - verdict.judged,
         ..Explanation::default()
     })
 }
 
 fn culprit(blame: &Blame, place: usize) -> Culprit {
+    Culprit { task: wrong_task(blame, place), label: blame.findings[place].label }
+}
+
+fn wrong_task(blame: &Blame, place: usize) -> WrongTask {
     let task = blame.graph.task(place);
-    Culprit {
-        task: WrongTask {
-            task_id: task.task_id,
-            kernels: blame.wrong_kernels(place),
-            scope: task.scope().map(str::to_owned),
-            task_name: task.task_name().map(str::to_owned),
-        },
-        label: blame.findings[place].label,
+    WrongTask {
+        task_id: task.task_id,
+        kernels: blame.wrong_kernels(place),
+        scope: task.scope().map(str::to_owned),
+        task_name: task.task_name().map(str::to_owned),
     }
 }

@@ -39,8 +39,9 @@ use case::Case;
     tensortap blame wrong_run --golden right_run   run folders: compare each rank with the same rank\n  \
     tensortap blame wrong --golden right --json --only wrong_here --limit 100\n\n\
     Labels: ok, wrong_here, inherited, raced, fed, masked, unknown.\n\
-    Exit status: 0 every task is ok or masked; 1 some task is not, a missing rank could decide, or the run failed its own \
-    golden although every kernel agrees with its reference; 2 a dump cannot be read")]
+    Exit status: 0 no record that counts is outside its rule; 1 a record is, a task stopped, nothing could be \
+    judged, a missing rank could decide, or the run failed its own golden although every kernel agrees with its \
+    reference; 2 a dump cannot be read. Tasks that could not be judged fail only with --strict")]
 pub struct BlameArgs {
     #[command(flatten)]
     dump: DumpPathArg,
@@ -76,6 +77,10 @@ pub struct BlameArgs {
     /// Scene folder to use instead of the one recorded in the dump
     #[arg(long, value_name = "DIR")]
     scene: Option<PathBuf>,
+
+    /// Also fail if a task could not be judged, or has no counterpart
+    #[arg(long)]
+    strict: bool,
 
     /// List every task, also those that are ok
     #[arg(long)]
@@ -163,7 +168,7 @@ impl Report<'_> {
         } else {
             output.text(&self.text()?)?;
         }
-        Ok(if self.found.passes { Exit::Good } else { Exit::Difference })
+        Ok(if self.found.passes() { Exit::Good } else { Exit::Difference })
     }
 
     /// The result for one of several dumps.
@@ -172,7 +177,7 @@ impl Report<'_> {
             true => VerdictDetail::Document(BlameDocument::of(&self.found, self.listing)),
             false => VerdictDetail::Text(self.text()?),
         };
-        Ok(DumpVerdict { passes: self.found.passes, headline: headline::headline(self), detail })
+        Ok(DumpVerdict { passes: self.found.passes(), headline: headline::headline(self), detail })
     }
 
     fn text(&self) -> anyhow::Result<String> {

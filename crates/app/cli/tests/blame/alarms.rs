@@ -4,13 +4,15 @@ use tensortap::DumpLevel;
 use tensortap::analysis::blame::Blame;
 use tensortap::analysis::graph::TaskGraph;
 
-use crate::{blame_by_golden, blame_by_reference, complaints, config, listed_scenes, run, venue};
+use crate::{
+    blame_by_golden, blame_by_reference, complaints, config, listed_scenes, passes_strictly, run, venue,
+};
 
 fn all_ok(blame: &Blame, label: &str) {
     let complaints = complaints(blame);
     assert!(complaints.is_empty(), "{label}: {}", complaints.join("\n"));
     assert!(blame.compared > 0 && blame.compared == blame.of, "{label}: {} of {}", blame.compared, blame.of);
-    assert!(blame.passes(false), "{label}: {:?}", blame.matching);
+    assert!(passes_strictly(&blame), "{label}: {:?}", blame.matching);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use tensortap::analysis::labels::Label;
 use tensortap::scene::FaultKind;
 
-use crate::{blame_by_golden, blame_by_reference, complaints, config, run, venue};
+use crate::{blame_by_golden, blame_by_reference, complaints, config, passes, run, venue};
 
 #[test]
 fn correct_runs_with_different_garbage_pass() {
@@ -13,7 +13,7 @@ fn correct_runs_with_different_garbage_pass() {
             .param("garbage", 9));
     let dump = run(&config("garbage", "a2a3sim", "tensormap_and_ringbuffer", &folder.path().join("dump")));
     let blame = blame_by_golden(&dump, &golden);
-    assert!(blame.passes(false), "{:?}", complaints(&blame));
+    assert!(passes(&blame), "{:?}", complaints(&blame));
     // The accumulator's first task and the last step of the result overwrite the garbage; all others pass it
     // on.
     assert_eq!((blame.count(Label::Masked), blame.count(Label::Ok)), (2, 4), "{:?}", complaints(&blame));

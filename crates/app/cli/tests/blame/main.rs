@@ -16,7 +16,7 @@ mod races;
 
 use std::path::Path;
 
-use tensortap::analysis::blame::{Baseline, Blame, BlameOptions};
+use tensortap::analysis::blame::{Baseline, Blame, BlameOptions, VerdictOptions};
 use tensortap::analysis::compare::with_kernels_of;
 use tensortap::analysis::labels::Label;
 use tensortap::format::Dump;
@@ -59,6 +59,15 @@ fn blame_by_golden(dump: &Dump, golden: &Dump) -> Blame {
 fn blame_by_reference(dump: &Dump) -> Blame {
     let scene = tensortap_cli::scenes().find(&dump.info().scene).expect("a built-in scene");
     Blame::of(dump, &Baseline::Reference(scene), &BlameOptions::default()).expect("readable")
+}
+
+fn passes(blame: &Blame) -> bool {
+    blame.verdict(VerdictOptions::default()).passes()
+}
+
+/// Whether the verdict also passes with `--strict`.
+fn passes_strictly(blame: &Blame) -> bool {
+    blame.verdict(VerdictOptions { strict: true, ..VerdictOptions::default() }).passes()
 }
 
 /// A platform and a runtime of the scene, in turn.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tensortap::analysis::labels::Label;
 use tensortap::format::Dump;
 
-use crate::{blame_by_golden, complaints};
+use crate::{blame_by_golden, complaints, passes};
 
 fn peer(name: &str) -> Option<Dump> {
     let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../../shared/peer-dumps");
@@ -41,5 +41,5 @@ fn a_real_dump_with_a_broken_multiply_blames_the_multiply() {
     assert_eq!((blame.compared, blame.of), (18, 18));
     let [first] = blame.first_wrong.as_slice() else { panic!("{:?}", blame.first_wrong) };
     assert_eq!(blame.chain(*first).len(), 2);
-    assert!(blame_by_golden(&golden, &golden).passes(false));
+    assert!(passes(&blame_by_golden(&golden, &golden)));
 }

@@ -79,7 +79,7 @@ fn arrays_of_a_correct_run_find_the_wrong_task_in_every_format() {
         assert!(outcome.stdout.contains("5 tasks: 1 wrong_here, 1 inherited, 3 ok"), "{format}: {outcome:?}");
         assert!(outcome.stdout.contains("worst at [16383]"), "{format}: {outcome:?}");
         let passed = folder.good(&format!("blame right --golden {format}"));
-        assert!(passed.stdout.starts_with("PASS: no task is wrong\n"), "{format}: {passed:?}");
+        assert!(passed.stdout.starts_with("PASS: no task is wrong; judged "), "{format}: {passed:?}");
     }
 }
 
@@ -117,10 +117,12 @@ fn arrays_can_be_named_after_arguments_and_outputs() {
     let words: Vec<&str> = text.split_whitespace().collect();
     let words = words.join(" ");
     assert!(words.contains("1 label is based on what the producers of inputs wrote"), "{text}");
-    let left = "3 tasks have no array; --allow-unmatched ignores them, --all lists them";
+    let left = "3 tasks have no array; --strict makes this fail, --all lists them";
     assert!(words.ends_with(left), "{text}");
-    assert_eq!(folder.tensortap("blame right --golden some").code, Some(1));
-    let passed = folder.good("blame right --golden some --allow-unmatched");
+    let passed = folder.good("blame right --golden some");
+    assert!(passed.stdout.starts_with("PASS: no judged task is wrong; judged 2 of 5 tasks\n"), "{passed:?}");
+    wrong(&folder, "blame right --golden some --strict");
+    let passed = folder.good("blame right --golden some --strict --allow-unmatched");
     assert!(passed.stdout.contains("3 tasks have no array, which is allowed"), "{passed:?}");
     wrong(&folder, "blame wrong --golden some --allow-unmatched");
     let diff = folder.good("diff right some --allow-unmatched");

@@ -51,7 +51,7 @@ fn a_live_dump_is_judged_without_its_dropped_payloads() {
     let outcome = folder.tensortap("blame wrong --golden live");
     assert!(outcome.code == Some(1) && outcome.stdout.starts_with(MUL_IS_WRONG), "{outcome:?}");
     let passed = folder.good("blame live --reference");
-    assert!(passed.stdout.starts_with("PASS: no task is wrong\n"), "{passed:?}");
+    assert!(passed.stdout.starts_with("PASS: no task is wrong; judged "), "{passed:?}");
     assert!(passed.stdout.contains("5 tasks matched the golden during the run"), "{passed:?}");
     wrong(&folder, "run vector_example --live right --out live-wrong --inject-fault mul=last");
     let outcome = folder.tensortap("blame live-wrong --reference");
@@ -299,7 +299,7 @@ fn all_views_agree_on_the_first_wrong_task() {
         let (_, rest) = text.split_once(words).unwrap_or_else(|| panic!("no {words} in {text}"));
         rest.split_whitespace().next().expect("an id").to_owned()
     };
-    let first = after("the first is task ");
+    let first = after("FAIL: task ");
     assert_eq!(after("without tasks that are ok: wrong_here task "), first, "{text}");
     let shown = folder.good("show wrong softmax --golden right").stdout;
     assert!(shown.starts_with(&format!("task {first}: softmax\n")), "{shown}");

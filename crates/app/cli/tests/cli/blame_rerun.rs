@@ -83,6 +83,32 @@ fn rerun_uses_the_kernels_of_the_user() {
     }
 }
 
+#[test]
+fn kernels_of_the_user_are_compared_by_rule_and_the_others_by_bits() {
+    if !has_compilers() {
+        return;
+    }
+    let shop = Workshop::new();
+    // Every product is one unit in the last place too great, which is within the tolerance of floats.
+    let near = "#include <math.h>\n#include <tensortap.h>\nvoid kernel_entry(uint64_t *args) { \
+        for (uint32_t i = 0; i < tt_scalar_u32(args, 3); i++) \
+        tt_f32(args, 2)[i] = nextafterf(tt_f32(args, 0)[i] * tt_f32(args, 1)[i], INFINITY); }";
+    library(&shop, "near", near);
+    shop.json(&["run", "vector_example", "--dump-tensor", "--out", "good"]);
+    let rerun = ["blame", "good", "--rerun", "--kernel", "mul=near.so"];
+    let (code, said) = shop.json(&rerun);
+    assert_eq!((code, tasks_with_label(&said, "ok").len()), (Some(0), 5), "{said}");
+    let (code, said) = shop.json(&[&rerun[..], &["--profile", "bitexact"]].concat());
+    assert_eq!(
+        (code, tasks_with_label(&said, "wrong_here")),
+        (Some(1), vec!["0x0000000100000002"]),
+        "{said}"
+    );
+    // A kernel that was not replaced must reproduce its bits.
+    let (_, said) = shop.json(&["blame", "good", "--rerun", "--all", "--kernel", "mul=near.so"]);
+    assert_eq!((&said["failure"], &said["judged"], &said["judged_of"]), (&Value::Null, &json!(5), &json!(5)));
+}
+
 /// Options that take all kernels of the graph except one from `k.so`.
 fn kernel_options<'a>(but: &str, more: &[&'a str]) -> Vec<&'a str> {
     let all =
@@ -119,7 +145,7 @@ fn user_kernels_find_wrong_outputs_in_a_simpler_dump() {
     assert_eq!(tasks_with_label(&said, "ok").len(), 4, "captured inputs are used as they are: {said}");
     // A missing kernel is allowed.
     let text = shop.call(&kernel_options("SCALE", &[]));
-    let headline = "PASS: every output is reproduced (this does not show that they are right); 2 tasks have no kernel from a library: SCALE 2";
+    let headline = "PASS: every output is reproduced (this does not show that they are right); 2 tasks have no kernel from a library: SCALE 2; judged 4 of 6 tasks";
     assert!(text.code == Some(0) && common::unwrapped(&text.stdout).starts_with(headline), "{text:?}");
     let (code, said) = shop.json(&kernel_options("SCALE", &[]));
     assert_eq!(
@@ -127,13 +153,22 @@ fn user_kernels_find_wrong_outputs_in_a_simpler_dump() {
         (Some(0), 2, 4),
         "{said}"
     );
-    // A kernel that crashes makes its tasks unknown.
+    // A kernel that crashes makes its tasks unknown, and the comparison fails.
     let (code, said) = shop.json(&kernel_options("ADD", &["--kernel", "ADD=crash.so"]));
     assert_eq!(
         (code, tasks_with_label(&said, "unknown"), tasks_with_label(&said, "ok").len()),
         (Some(1), vec!["0x0000000000000000"], 5)
     );
     assert!(said["tasks"].to_string().contains("SIGSEGV"), "{said}");
+    assert_eq!(
+        (&said["failure"], &said["stopped"][0]["how"]),
+        (&json!("stopped"), &json!("failed_again")),
+        "{said}"
+    );
+    assert!(
+        said["headline"].as_str().expect("text").starts_with("task 0x0 (ADD) failed when it ran again: "),
+        "{said}"
+    );
     // Values that the dump does not record are not guessed.
     fs::remove_file(shop.path("g/deps.json")).expect("removed");
     let (code, said) = shop.json(&kernel_options("", &[]));

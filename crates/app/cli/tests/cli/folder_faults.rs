@@ -47,7 +47,10 @@ fn blame_finds_every_fault_of_a_c_kernel() {
     let halve = halve.expect("its task");
     assert_eq!((code, &halve["label"]), (Some(0), &"unknown".into()), "{said}");
     let told = shop.call(&["blame", "good", "--reference"]).stdout;
-    assert!(told.starts_with("PASS: no task is wrong; 1 task has no reference: halve 1"), "{told}");
+    assert!(
+        told.starts_with("PASS: no judged task is wrong; 1 task has no reference: halve 1; judged "),
+        "{told}"
+    );
     assert!(halve["reason"].as_str().is_some_and(|why| why.contains("halve has no reference")), "{halve}");
     // If the run failed its golden and all other kernels are right, only this kernel remains.
     shop.call(&["run", "halves", "--inject-fault", "halve=sign", "--dump-tensor", "--out", "halved"]);

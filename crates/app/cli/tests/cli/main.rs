@@ -60,6 +60,7 @@ mod trace;
 #[cfg(feature = "tui")]
 mod tui;
 mod usage;
+mod verdict;
 mod verify;
 
 use std::process::{Command, Stdio};

@@ -54,8 +54,10 @@ fn shows_the_first_wrong_task_and_the_stored_values() {
     assert!(said.starts_with(&format!("FAIL: {sentence}\n")), "{said}");
     let first = blame["first_wrong"][0].as_str().expect("a task");
     let id = format!("{:#x}", u64::from_str_radix(first.trim_start_matches("0x"), 16).expect("hex"));
+    assert_eq!(blame["headline"], sentence);
+    let detail = member["verdict"]["remarks"][0].as_str().expect("a remark");
     for words in ["Kernel mul went wrong first", &id, "shows the wrong sign, in all 64 elements"] {
-        assert!(sentence.contains(words), "no {words} in {sentence}");
+        assert!(detail.contains(words), "no {words} in {detail}");
     }
     for label in member["labels"].as_array().expect("labels") {
         assert_eq!(label["tasks"], blame["labels"][label["label"].as_str().expect("a label")], "{label}");
@@ -307,7 +309,7 @@ fn reports_when_nothing_is_compared_or_the_file_cannot_be_written() {
     folder.record("vector_example --dump-tensor", "d");
     folder.record("scalar_data --dump-tensor", "other");
     let nothing = folder.tensortap("report d --golden other -o report.html");
-    let said = "NOTHING COMPARED: Nothing could be compared: the dump is of scene vector_example, the golden of scalar_data.\n";
+    let said = "NOTHING COMPARED: nothing could be compared: the dump is of scene vector_example, the golden of scalar_data\n";
     assert!(nothing.code == Some(1) && nothing.stdout.starts_with(said), "{nothing:?}");
     assert_eq!(folder.tensortap("blame d --golden other").code, nothing.code, "as blame says it");
     let told = document(&folder.tensortap("report d --golden other -o report.html --json"));

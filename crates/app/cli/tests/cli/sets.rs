@@ -189,7 +189,7 @@ fn blame_of_two_run_folders_names_the_culprit_of_each_rank() {
                 "{text}"
             ),
         }
-        assert!(rest.starts_with("  rank 0: PASS: no task is wrong\n"), "{text}");
+        assert!(rest.starts_with("  rank 0: PASS: no task is wrong; judged 5 of 5 tasks\n"), "{text}");
         assert!(text.contains("\n  rank 1: FAIL: ") && text.contains("\n  rank 2: FAIL: "), "{text}");
         assert!(text.contains("replay wrong/rank-1"), "{text}");
         assert!(!text.contains("replay wrong/rank-2"), "one is enough: {text}");

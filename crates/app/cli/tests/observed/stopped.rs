@@ -74,6 +74,6 @@ fn a_report_begins_with_the_refused_launch() {
         .map(|(name, second)| run(&dir.path().join(name), second));
     let line = ["report", wrong.to_str().unwrap(), "--golden", right.to_str().unwrap(), "-o", "page.html"];
     let (status, said) = call(dir.path(), &line);
-    let first = "FAIL: Task 0x4 (second) was refused by the driver with status -5, but ran in the golden";
+    let first = "FAIL: task 0x4 (second) was refused by the driver with status -5, but ran in the golden";
     assert!(status == 1 && said.starts_with(first), "{said}");
 }

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::{Bench, common, succeeded};
+use crate::{Bench, WAYS, common, succeeded};
 
 /// The first line of `blame` against the run `right`, and the whole text on one line.
 fn blame(bench: &Bench, run: &str) -> (String, String) {
@@ -78,6 +78,26 @@ fn a_refused_or_crashed_launch_is_reported_first() {
         // A failure in both runs is no difference.
         let (_, said, stderr) = bench.call(&["blame", how, "--golden", how]);
         assert_eq!(said["stopped"], serde_json::json!([]), "{said} {stderr}");
+    }
+}
+
+#[test]
+fn a_program_that_leaves_after_it_has_waited_has_no_hung_launch() {
+    let Some(mut bench) = Bench::new() else { return };
+    for way in WAYS {
+        let bench = bench.with_snapshots_by(way);
+        for (run, how) in [("right", "finish"), ("left", "leave")] {
+            let run = format!("{run}-{way}");
+            succeeded(&bench.program(Some((&run, "")), "leaves.py").arg(how).output().unwrap());
+        }
+        let (left, right) = (format!("left-{way}"), format!("right-{way}"));
+        let (code, said, stderr) = bench.call(&["blame", &left, "--golden", &right]);
+        assert_eq!((code, &said["stopped"]), (Some(0), &serde_json::json!([])), "{way}: {said} {stderr}");
+        assert!(!said.to_string().contains("had not completed"), "{way}: {said}");
+        if said["labels"]["unknown"] != 0 {
+            let words = "but may have completed, because the process left without closing its session";
+            assert!(said["remarks"].to_string().contains(words), "{way}: {said}");
+        }
     }
 }
 

@@ -103,8 +103,15 @@ fn a_damaged_payload_is_reported_and_no_kernel_is_blamed() {
         assert_eq!(code, Some(1), "{said} {stderr}");
         let reason = said["refused"][0]["reason"].as_str().unwrap_or_default();
         assert!(reason.starts_with("argument 0: its payload is corrupt"), "{said} {stderr}");
+        // The task cannot be judged, which is no evidence against it.
+        let (code, said, stderr) = bench.call(&["blame", "run", "--rerun", "--strict"]);
+        assert_eq!((code, &said["failure"]), (Some(1), &"unjudged".into()), "{said} {stderr}");
         let (code, said, stderr) = bench.call(&["blame", "run", "--rerun"]);
-        assert!(code != Some(0) && !said["culprits"].to_string().contains("turned"), "{said} {stderr}");
+        assert!(
+            code == Some(0) && said["tasks"].to_string().contains("its payload is corrupt"),
+            "{said} {stderr}"
+        );
+        assert!(!said["culprits"].to_string().contains("turned"), "{said} {stderr}");
         let (code, said, stderr) = bench.call(&["extract", "run", "--task", "turned", "--out", "case"]);
         let said = format!("{said} {stderr}");
         assert!(code != Some(0) && said.contains("hash mismatch") && !bench.path("case").exists(), "{said}");

@@ -68,8 +68,8 @@ fn all_views_of_a_run_work_in_a_browser() {
     browser.says("attention");
     // The verdict is above the tasks. Wrong tasks come first, with their labels visible also on a narrow
     // screen.
-    let first = browser.says("went wrong first");
-    assert!(first.contains("FAIL") && first.contains("the wrong sign"), "{first}");
+    let first = browser.says("is wrong here; in all, ");
+    assert!(first.contains("FAIL") && first.contains("are wrong here, all softmax"), "{first}");
     let label = "const row = document.querySelector('.rows tbody tr:nth-child(2)'); return row?.cells[1]?.textContent === 'wrong here' && row.cells[1].getBoundingClientRect().right <= innerWidth";
     browser.wait(label);
     browser.look(390, 844, false);

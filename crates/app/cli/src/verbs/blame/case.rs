@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use tensortap::LibraryKernel;
-use tensortap::analysis::blame::{Baseline, Blame, BlameOptions, Rerun};
+use tensortap::analysis::blame::{Baseline, Blame, BlameOptions, Rerun, VerdictOptions};
 use tensortap::analysis::{AnalysisError, Work};
 use tensortap::format::Dump;
 use tensortap::judge::{Profile, RuleBook};
@@ -47,7 +47,6 @@ impl<'a> Case<'a> {
     ) -> anyhow::Result<Case<'a>> {
         check_steps(dump, &args.step.step)?;
         let opened = golden.map(open).transpose()?;
-        let usual = if args.rerun { Profile::BitExact } else { Profile::Default };
         let mut case = Case {
             args,
             dump,
@@ -57,7 +56,7 @@ impl<'a> Case<'a> {
                 .map_or(Ok(Vec::new()), |golden| args.compare.golden_steps(golden))?,
             opened,
             golden: golden.map(Path::to_owned),
-            rules: args.compare.rules(dump.info(), usual)?,
+            rules: rules(args, dump)?,
             rerun: None,
             output,
         };
@@ -104,7 +103,8 @@ impl<'a> Case<'a> {
             .collect();
         let (all, allow_unmatched) = (args.all, args.compare.allow_unmatched);
         let golden = self.opened.as_ref().zip(self.golden.as_deref());
-        let report = BlameReport::new(self.dump, blame, culprits, golden, allow_unmatched, program());
+        let verdict = VerdictOptions { strict: args.strict, allow_unmatched };
+        let report = BlameReport::new(self.dump, blame, culprits, golden, verdict, program());
         let found = BlameReport { given, replay_options, across, ..report };
         tell(Report { found, all, allow_unmatched, listing })
     }
@@ -140,6 +140,23 @@ impl<'a> Case<'a> {
             }
         })
     }
+}
+
+/// The rules of the comparison. A rerun reproduces the bits of a kernel that is the same as in the run. A kernel of the
+/// user's is another build, so its outputs are compared within tolerances, as `replay` does.
+fn rules(args: &BlameArgs, dump: &Dump) -> anyhow::Result<RuleBook> {
+    let info = dump.info();
+    let is_other_build = info.is_of_program() || dump.format().is_foreign();
+    let usual = match (args.rerun, args.kernels.kernel.is_empty()) {
+        (false, _) => Profile::Default,
+        (true, false) if is_other_build => Profile::Default,
+        (true, _) => Profile::BitExact,
+    };
+    let mut rules = args.compare.rules(info, usual)?;
+    if args.rerun && !args.compare.has_profile() {
+        rules.replaced = args.kernels.kernel.iter().map(|code| code.name.clone()).collect();
+    }
+    Ok(rules)
 }
 
 /// The scenes, including the scene folder of the dump. References need it; with a golden it is optional.

@@ -6,7 +6,7 @@ use super::Report;
 use crate::output;
 
 pub(super) fn headline(report: &Report<'_>) -> String {
-    format!("{}: {}", word(report.found.verdict()), report.found.headline())
+    format!("{}: {}", word(report.found.run_verdict()), report.found.headline())
 }
 
 /// `PASS`, `FAIL` or `UNDECIDED`.

@@ -87,7 +87,7 @@ impl<'a> Run<'a> {
             }
             let across = AcrossRanks { run, rank, is_only: false };
             let (verdict, judged) = case.report(run.blame(rank), Some(across), |report| {
-                Ok((report.found.verdict(), report.verdict(output)?))
+                Ok((report.found.run_verdict(), report.verdict(output)?))
             })?;
             let why = why.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
             let line = format!("  {}: {}{why}\n", member.name(), judged.headline);

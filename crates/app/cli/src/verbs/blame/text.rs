@@ -256,8 +256,8 @@ fn write_unmatched_arrays(out: &mut dyn Write, report: &Report<'_>) -> anyhow::R
     let options = match (report.allow_unmatched, report.all) {
         (true, true) => ", which is allowed",
         (true, false) => ", which is allowed; --all lists them",
-        (false, true) => "; --allow-unmatched ignores them",
-        (false, false) => "; --allow-unmatched ignores them, --all lists them",
+        (false, true) => "; --strict makes this fail",
+        (false, false) => "; --strict makes this fail, --all lists them",
     };
     let words = match (arrays.len(), tasks) {
         (0, _) => format!("{tasks_words} no array"),

@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::path::Path;
 
+use tensortap::analysis::blame::FailureReason;
+
 use super::Report;
 use super::text::LISTED;
 use crate::dump_path::quoted;
@@ -13,7 +15,7 @@ use tensortap_query::wiring_words::wiring_words;
 
 pub(super) fn write_wiring(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
     let blame = report.found.blame;
-    if report.found.suspects_orchestration {
+    if report.found.verdict.failure == Some(FailureReason::Orchestration) {
         writeln!(out, "\nto find wrong views and edges, compare with the dump of a correct run:")?;
         let dump = quoted(report.found.dump.dir());
         writeln!(out, "  {} blame {dump} --golden DUMP", program())?;

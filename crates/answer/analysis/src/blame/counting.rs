@@ -1,0 +1,49 @@
+//! Which records outside their rules count for the verdict.
+
+use tensortap_abi::DumpStage;
+use tensortap_format::Argument;
+
+use super::values::is_value;
+use super::{Blame, ComparedArg};
+use crate::graph::{OriginBasis, OutputRef};
+use crate::labels::Label;
+
+impl Blame {
+    /// Whether a record outside its rule counts for the verdict. These do not count, because they may differ
+    /// between two correct runs, or left no mark:
+    ///
+    /// - arguments that were set aside;
+    /// - memory that no task of either run wrote;
+    /// - values passed by copy, which may hold addresses, and scalars of programs whose arguments have unknown
+    ///   roles, because such a scalar may be part of a value;
+    /// - external inputs of a task whose outputs are right.
+    #[must_use]
+    pub fn counts(&self, task: usize, compared: &ComparedArg) -> bool {
+        if self.slack.contains(&(task, compared.arg_index, compared.stage)) {
+            return false;
+        }
+        let finding = &self.findings[task];
+        let node = self.graph.task(task);
+        let Some(arg) = node.argument(compared.arg_index) else { return true };
+        let is_input = compared.stage == DumpStage::BeforeDispatch || is_left_alone(arg);
+        let is_never_written = is_input && self.never_written.contains(&(task, compared.arg_index));
+        let may_be_value =
+            self.graph.observations().is_some() && arg.is_scalar() || is_value(&self.graph, node, arg);
+        let left_no_mark = is_input && finding.label == Label::Masked && self.has_no_counting_producer(arg);
+        !(finding.set_aside.contains(&compared.arg_index) || is_never_written || may_be_value || left_no_mark)
+    }
+
+    /// Whether no task wrote an input, except tasks that left what was there and set it aside.
+    fn has_no_counting_producer(&self, arg: Argument<'_>) -> bool {
+        let origin = self.graph.origin(arg);
+        let is_aside = |output: &OutputRef| self.findings[output.task].set_aside.contains(&output.arg_index);
+        !matches!(origin.basis, OriginBasis::Nothing | OriginBasis::Undecided)
+            && origin.outputs.iter().all(is_aside)
+    }
+}
+
+/// Whether a task with unknown roles left an argument as it was, so its content after the task is still that
+/// of an input.
+fn is_left_alone(arg: Argument<'_>) -> bool {
+    !arg.role_known && arg.is_unchanged()
+}
