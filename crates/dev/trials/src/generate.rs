@@ -48,7 +48,7 @@ pub fn program(random: &mut fastrand::Rng) -> Program {
         slack: if random.bool() { 0.0 } else { 0.6 },
         most_elements: 1400,
         most_launches: 20,
-        names: random.u8(..5) < 2,
+        names: random.bool(),
         scope: None,
         style,
         random,
@@ -121,7 +121,7 @@ fn style(random: &mut fastrand::Rng) -> Style {
 
 fn kernels(random: &mut fastrand::Rng, style: &Style) -> Vec<Kernel> {
     // 0: every role is known, 1: none, 2: some.
-    let roles = random.u8(..3);
+    let roles = random.u8(..4) % 3;
     let floats = random.bool();
     let is_mixed = random.u8(..3) == 0;
     let mut kernels = Vec::new();
