@@ -113,6 +113,7 @@ fn style(random: &mut fastrand::Rng) -> Style {
             _ => Edges::None,
         },
         records_allocations: random.bool(),
+        declares_lane_order: random.bool(),
         explicit_ids: random.u8(..4) == 0,
         steps: if random.u8(..3) == 0 { random.usize(2..=3) } else { 1 },
         declares_args: random.bool(),

@@ -24,7 +24,7 @@
 //! - A kernel that deviated must be named if some element that it wrote is visibly outside its rule, and both
 //!   dumps have everything that it may have read, within its rule. Hashes decide if they are equal. Unequal
 //!   hashes decide for integers, if the argument is a declared output or was equal before. If roles are not
-//!   declared, the order of all tasks must be known.
+//!   declared, the order of all tasks must be known: from the lanes, and between lanes from declared edges.
 //! - Other faults must be found if, in addition, all roles are declared, both dumps are full, and a task that
 //!   may be named has an element outside its rule.
 //! - Everything else may be `unknown`.
