@@ -50,7 +50,7 @@ fn right_programs_do_not_depend_on_garbage_addresses_and_interleaving() {
     }
 }
 
-/// The answer of somebody who knows everything: what each task is, as far as the rule of judgment allows to name it.
+/// The best answer: what each task really is, as far as the rule of judgment allows to name it.
 fn best_answer(case: &Case<'_>) -> Answer {
     let mut answer = Answer { verdict: "fail".to_owned(), tasks: Vec::new(), first_wrong: Vec::new() };
     if case.fault.is_right() {
