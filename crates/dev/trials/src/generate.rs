@@ -48,7 +48,7 @@ pub fn program(random: &mut fastrand::Rng) -> Program {
         slack: if random.bool() { 0.0 } else { 0.6 },
         most_elements: 1400,
         most_launches: 20,
-        names: random.u8(..5) < 2,
+        names: random.bool(),
         scope: None,
         style,
         random,
@@ -113,6 +113,7 @@ fn style(random: &mut fastrand::Rng) -> Style {
             _ => Edges::None,
         },
         records_allocations: random.bool(),
+        declares_lane_order: random.bool(),
         explicit_ids: random.u8(..4) == 0,
         steps: if random.u8(..3) == 0 { random.usize(2..=3) } else { 1 },
         declares_args: random.bool(),
@@ -121,7 +122,7 @@ fn style(random: &mut fastrand::Rng) -> Style {
 
 fn kernels(random: &mut fastrand::Rng, style: &Style) -> Vec<Kernel> {
     // 0: every role is known, 1: none, 2: some.
-    let roles = random.u8(..3);
+    let roles = random.u8(..4) % 3;
     let floats = random.bool();
     let is_mixed = random.u8(..3) == 0;
     let mut kernels = Vec::new();

@@ -156,7 +156,14 @@ fn work(args: &Args, job: usize, seed: u64, began: Instant, next: &Mutex<u64>, t
                     }
                 }
             });
-        let verdict = verdict.unwrap_or_else(|error| panic!("trial {seed} cannot be recorded: {error}"));
+        let verdict = match verdict {
+            Ok(verdict) => verdict,
+            Err(error) => {
+                println!("trial {seed} cannot be recorded: {error}");
+                tally.lock().unwrap_or_else(PoisonError::into_inner).broken += 1;
+                continue;
+            }
+        };
         report(args, seed, &dir, &verdict, tally);
         if args.keep.is_none() {
             let _ = fs::remove_dir_all(&dir);

@@ -223,6 +223,8 @@ pub struct Style {
     /// Whether lanes are queues by name.
     pub queues: bool,
     pub edges: Edges,
+    /// Whether edges also declare the order within each lane.
+    pub declares_lane_order: bool,
     pub records_allocations: bool,
     /// Whether the program numbers its tasks itself.
     pub explicit_ids: bool,

@@ -106,6 +106,8 @@ pub struct Recording<'p> {
     session: Option<Session>,
     lanes: Vec<ThreadRecorder>,
     numbers: Numbers,
+    /// The last task of each lane.
+    last: Vec<Option<u64>>,
     running: HashMap<usize, Task>,
     facts: Facts,
     error: Option<RecordError>,
@@ -123,7 +125,18 @@ impl<'p> Recording<'p> {
         let mut lanes = lanes.collect::<Result<Vec<_>, _>>()?;
         let numbers = define(program, &mut lanes[0])?;
         let (running, facts) = (HashMap::new(), Facts::default());
-        Ok(Recording { program, level, session: Some(session), lanes, numbers, running, facts, error: None })
+        let last = vec![None; lanes.len()];
+        Ok(Recording {
+            program,
+            level,
+            session: Some(session),
+            lanes,
+            numbers,
+            last,
+            running,
+            facts,
+            error: None,
+        })
     }
 
     /// Completes the dump.
@@ -144,6 +157,13 @@ impl<'p> Recording<'p> {
         let begun = self.lanes[lane].begin(&TaskInfo { id: explicit, ..*info });
         let task = self.note(begun)?;
         self.facts.ids.push((id, task.id()));
+        let before = self.last[lane].replace(task.id());
+        if self.program.style.declares_lane_order
+            && let Some(before) = before
+        {
+            let edge = self.lanes[lane].edge(before, task.id(), EdgeCause::QueueOrder, u16::MAX);
+            self.note(edge);
+        }
         Some(task)
     }
 

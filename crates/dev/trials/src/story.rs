@@ -13,11 +13,13 @@ pub fn tell(case: &Case<'_>, plan: &Plan, answer: Option<&Answer>) -> String {
     let style = case.style;
     let _ = writeln!(
         text,
-        "  {:?}, guilty {:?}, race {:?}, {} lanes, edges {:?}, {} steps, allocations {}, names {}, explicit ids {}, noise {}",
+        "  {:?}, guilty {:?}, race {:?}, {} lanes (queues: {}, declared order: {}), edges {:?}, {} steps, allocations {}, names {}, explicit ids {}, noise {}",
         case.fault,
         named(case, &case.guilt.guilty),
         case.guilt.race.map(|(writer, reader)| named(case, &[writer, reader])),
         style.lanes,
+        style.queues,
+        style.declares_lane_order,
         style.edges,
         style.steps,
         style.records_allocations,

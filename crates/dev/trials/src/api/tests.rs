@@ -18,7 +18,7 @@ fn all_facts(traces: &[TaskTrace]) -> Facts {
 
 #[test]
 fn right_programs_read_nothing_that_is_uninitialized() {
-    for seed in 0..400 {
+    for seed in 0..150 {
         let program = generate::program(&mut fastrand::Rng::with_seed(seed));
         let plan = Plan { program, deviations: Vec::new(), garbage: 1, padding: 0, noise: None };
         for trace in execute(&plan, &mut Unobserved) {
@@ -33,7 +33,7 @@ fn right_programs_read_nothing_that_is_uninitialized() {
 
 #[test]
 fn right_programs_do_not_depend_on_garbage_addresses_and_interleaving() {
-    for seed in 0..200 {
+    for seed in 0..80 {
         let program = generate::program(&mut fastrand::Rng::with_seed(seed));
         let golden = Plan { program, deviations: Vec::new(), garbage: 1, padding: 0, noise: None };
         let mut other = Plan { garbage: 2, padding: 128, ..golden.clone() };
@@ -50,7 +50,7 @@ fn right_programs_do_not_depend_on_garbage_addresses_and_interleaving() {
     }
 }
 
-/// The answer of somebody who knows everything: what each task is, as far as the rule of judgment allows to name it.
+/// The best answer: what each task really is, as far as the rule of judgment allows to name it.
 fn best_answer(case: &Case<'_>) -> Answer {
     let mut answer = Answer { verdict: "fail".to_owned(), tasks: Vec::new(), first_wrong: Vec::new() };
     if case.fault.is_right() {
@@ -79,7 +79,7 @@ fn best_answer(case: &Case<'_>) -> Answer {
 #[test]
 fn the_best_answer_breaks_no_rule_and_decides_all_that_is_decidable() {
     let mut decidable = 0;
-    for seed in 0..600 {
+    for seed in 0..200 {
         let runs = plan(&mut fastrand::Rng::with_seed(seed), &[]);
         let [actual, golden] = [&runs.actual, &runs.golden].map(|plan| execute(plan, &mut Unobserved));
         let [actual_facts, golden_facts] = [&actual, &golden].map(|traces| all_facts(traces));
@@ -100,5 +100,5 @@ fn the_best_answer_breaks_no_rule_and_decides_all_that_is_decidable() {
         );
         decidable += u64::from(judgment.is_decidable);
     }
-    assert!(decidable > 100, "{decidable} of 600 trials are decidable");
+    assert!(decidable > 30, "{decidable} of 200 trials are decidable");
 }

@@ -53,6 +53,7 @@ fn program(element: Element, role_known: bool) -> Program {
         queues: false,
         edges: Edges::Complete,
         records_allocations: false,
+        declares_lane_order: true,
         explicit_ids: true,
         steps: 1,
         declares_args: true,
