@@ -27,7 +27,7 @@ fn run(folder: &Path, setup: Setup) -> PathBuf {
     for (buffer, content) in [(x, 1_u8), (y, 2), (scores, 3), (shares, 4)] {
         program.write(on("one"), all(buffer), &[content; N]);
     }
-    let mut map = |program: &mut Program, kernel: &str, [from, to]: [usize; 2], f: &dyn Fn(u8) -> u8| {
+    let map = |program: &mut Program, kernel: &str, [from, to]: [usize; 2], f: &dyn Fn(u8) -> u8| {
         program.launch(kernel, on("one"), &[all(from), all(to)], |memory| {
             (0..N).for_each(|at| memory[to][at] = f(memory[from][at]));
         });
