@@ -1,5 +1,7 @@
 //! Which records outside their rules count for the verdict.
 
+use std::collections::HashSet;
+
 use tensortap_abi::DumpStage;
 use tensortap_format::Argument;
 
@@ -12,6 +14,7 @@ impl Blame {
     /// Whether a record outside its rule counts for the verdict. These do not count, because they may differ
     /// between two correct runs, or left no mark:
     ///
+    /// - elements that no task of the run is the reason for, such as uninitialized memory, unless the task is accused;
     /// - arguments that were set aside;
     /// - memory that no task of either run wrote;
     /// - values passed by copy, which may hold addresses, and scalars of programs whose arguments have unknown
@@ -19,10 +22,13 @@ impl Blame {
     /// - external inputs of a task whose outputs are right.
     #[must_use]
     pub fn counts(&self, task: usize, compared: &ComparedArg) -> bool {
-        if self.slack.contains(&(task, compared.arg_index, compared.stage)) {
+        let finding = &self.findings[task];
+        let is_accused = !matches!(finding.label, Label::Ok | Label::Masked | Label::Unknown);
+        let has_reason =
+            |counting: &HashSet<_>| counting.contains(&(task, compared.arg_index, compared.stage));
+        if !is_accused && self.counting.as_ref().is_some_and(|counting| !has_reason(counting)) {
             return false;
         }
-        let finding = &self.findings[task];
         let node = self.graph.task(task);
         let Some(arg) = node.argument(compared.arg_index) else { return true };
         let is_input = compared.stage == DumpStage::BeforeDispatch || is_left_alone(arg);

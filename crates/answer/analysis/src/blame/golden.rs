@@ -81,7 +81,7 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     let gatherer = Gatherer::new(recordings, &matching, &rules, options.other_dtypes);
     let evidence = gatherer.gather(&statuses, &|| work.check_canceled())?;
     drop(rules);
-    let slack = evidence.slack();
+    let counting = Some(evidence.counting());
     let overwriters = overwriters(recordings.0, &evidence)?;
     let lost_order = lost_order::find(recordings, &certain, &statuses, &evidence)?;
     let runs = (RecordedRun { dump, graph: &graph }, RecordedRun { dump: golden, graph: &theirs });
@@ -134,7 +134,7 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
         stopped: Vec::new(),
         run: RunOutcome::default(),
         never_written,
-        slack,
+        counting,
         slots: HashMap::new(),
         arrays: None,
     })

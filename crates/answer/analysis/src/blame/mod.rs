@@ -143,8 +143,8 @@ pub struct Blame {
     pub run: RunOutcome,
     /// Arguments that differ before their tasks and hold memory that no task of either run wrote.
     pub never_written: HashSet<(usize, u16)>,
-    /// Arguments whose only differing elements at a stage are memory that no task of either run wrote: no evidence.
-    pub slack: HashSet<(usize, u16, DumpStage)>,
+    /// If the baseline is a dump: arguments with elements at a stage for which a task of the run is the reason.
+    pub counting: Option<HashSet<(usize, u16, DumpStage)>>,
     /// The wrong kernels of mix tasks that are `wrong_here`, by task position, if references identify them.
     pub slots: HashMap<usize, Vec<String>>,
     /// The assignment of arrays to records, if the golden is files.

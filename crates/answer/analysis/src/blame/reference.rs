@@ -77,7 +77,7 @@ pub(super) fn blame(
         stopped: Vec::new(),
         run: RunOutcome::default(),
         never_written: HashSet::new(),
-        slack: HashSet::new(),
+        counting: None,
         slots: HashMap::new(),
         arrays: None,
     })

@@ -137,7 +137,7 @@ pub(super) fn blame(dump: &Dump, rerun: &Rerun, options: &BlameOptions<'_>) -> R
         stopped,
         run: RunOutcome::default(),
         never_written: HashSet::new(),
-        slack: HashSet::new(),
+        counting: None,
         slots: HashMap::new(),
         arrays: None,
         graph,

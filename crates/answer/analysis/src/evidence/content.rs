@@ -90,8 +90,9 @@ pub(crate) fn holds_output_of(
 /// The positions of a shared range at which two contents are equal.
 pub(super) fn equal_part(own: &[u8], theirs: &[u8], range: &SharedRange, halves: bool) -> Spans {
     let (here, len) = (range.here as u64, range.len as u64);
-    let all = Spans::of_unsorted(vec![here..here + len]);
-    let is_byte_aligned = range.here % 2 == 0 && range.there % 2 == 0 && range.len % 2 == 0;
+    let mut all = Spans::default();
+    all.push(here..here + len);
+    let is_byte_aligned = [range.here, range.there, range.len].iter().all(|at| at.is_multiple_of(2));
     if is_byte_aligned {
         let bytes = |content: &[u8], at: usize| content.get(at / 2..(at + range.len) / 2).map(<[u8]>::to_vec);
         let Some((own, theirs)) = bytes(own, range.here).zip(bytes(theirs, range.there)) else {
@@ -102,7 +103,7 @@ pub(super) fn equal_part(own: &[u8], theirs: &[u8], range: &SharedRange, halves:
         return all.without(&Spans::of_unsorted(moved));
     }
     let half = |content: &[u8], at: usize| {
-        content.get(at / 2).map(|byte| if at % 2 == 0 { byte & 0xf } else { byte >> 4 })
+        content.get(at / 2).map(|byte| if at.is_multiple_of(2) { byte & 0xf } else { byte >> 4 })
     };
     let mut same = Spans::default();
     for n in 0..range.len {

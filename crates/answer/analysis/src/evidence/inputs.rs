@@ -1,6 +1,6 @@
 //! Evidence about arguments before their tasks: who left the wrong elements there?
 
-use tensortap_abi::DumpStage;
+use tensortap_abi::{DumpStage, EdgeCause};
 use tensortap_format::{Argument, ArgumentSnapshot, FormatError, Task};
 
 use super::content::{content, equal_part};
@@ -177,29 +177,38 @@ impl<'r> Gatherer<'r> {
     fn left_by(&mut self, holder: OutputRef) -> ErrorOrigin {
         match self.evidence.outputs.get(&holder).and_then(|output| output.marks.0.first()) {
             Some(mark) => mark.origin,
-            None => self.right_output(holder).unwrap_or(ErrorOrigin::External),
+            None => self.right_output_of(holder, false).unwrap_or(ErrorOrigin::External),
         }
     }
 
-    /// The origin of differing content that a task left where its own output is within its rule; `None` if the output
-    /// is within its rule but not equal: then the difference is that of the output.
-    fn right_output(&mut self, holder: OutputRef) -> Option<ErrorOrigin> {
+    /// The origin of differing content that a task left where its own output is within its rule. `None` if the argument
+    /// has a stricter rule: then the difference is that of the output.
+    fn right_output(&mut self, question: &Question<'r>, holder: OutputRef) -> Option<ErrorOrigin> {
+        let Question { task, arg, .. } = *question;
+        let own = self.rules.rule(task.place(), arg, DumpStage::BeforeDispatch);
+        let written = self.ours.graph.output(holder)?;
+        let is_stricter = own != self.rules.rule(holder.task, written, DumpStage::AfterCompletion);
+        self.right_output_of(holder, is_stricter)
+    }
+
+    fn right_output_of(&mut self, holder: OutputRef, is_stricter: bool) -> Option<ErrorOrigin> {
         let written = self.ours.graph.output(holder)?;
         let partner = self.matching.partner[holder.task];
         if let Some(reason) = self.matching.uncertain.get(&holder.task) {
-            return Some(self.evidence.unknown(reason.clone()));
+            return Some(self.evidence.not_compared(written, reason.clone()));
         }
         if partner.is_none() && self.evidence.gap.is_none() {
             return Some(ErrorOrigin::Misplaced(holder));
         }
         let golden = partner.and_then(|partner| self.golden.graph.task(partner).argument(holder.arg_index));
         match golden.and_then(|golden| golden.hash_after()).zip(written.hash_after()) {
-            None => Some(self.evidence.unknown(format!(
-                "what task {:#x} left there was not captured in both runs",
-                self.ours.graph.task(holder.task).task_id
-            ))),
-            Some((golden, ours)) if golden == ours => Some(ErrorOrigin::Misplaced(holder)),
-            Some(_) => None,
+            None => {
+                let task = self.ours.graph.task(holder.task).task_id;
+                let reason = format!("what task {task:#x} left there was not captured in both runs");
+                Some(self.evidence.not_compared(written, reason))
+            }
+            Some((golden, ours)) if golden != ours && is_stricter => None,
+            Some(_) => Some(ErrorOrigin::Misplaced(holder)),
         }
     }
 
@@ -225,7 +234,7 @@ impl<'r> Gatherer<'r> {
             Ok(kept) => kept,
             Err(reason) => {
                 answer.is_defined = true;
-                let origin = self.evidence.unknown(reason);
+                let origin = self.evidence.not_compared(written, reason);
                 answer.mark(&covered, origin);
                 return Ok(());
             }
@@ -235,7 +244,7 @@ impl<'r> Gatherer<'r> {
             let here = here(range);
             for span in kept.within(here.clone()) {
                 let (offset, len) = (range.there as u64 + (span.start - here.start), span.end - span.start);
-                self.look_up(holder, (span.start, offset, len), question.how, answer);
+                self.look_up(question, holder, (span.start, offset, len), answer);
             }
         }
         answer.is_defined |= self.defines(holder);
@@ -245,9 +254,9 @@ impl<'r> Gatherer<'r> {
     /// Copies the origins of part of an output: `len` positions from `there` on, which are at `here` in the argument.
     fn look_up(
         &mut self,
+        question: &Question<'r>,
         holder: OutputRef,
         (here, there, len): (u64, u64, u64),
-        how: Differs,
         answer: &mut Answer,
     ) {
         let range = there..there + len;
@@ -259,10 +268,10 @@ impl<'r> Gatherer<'r> {
         let is_all_right = found.is_empty();
         answer.marks.extend(found.into_iter().map(|mark| Mark { span: moved(mark.span), ..mark }));
         // Without contents it is not known whether these parts differ at all.
-        if how == Differs::Maybe || how == Differs::Some && !is_all_right {
+        if question.how == Differs::Maybe || question.how == Differs::Some && !is_all_right {
             return;
         }
-        if let Some(origin) = self.right_output(holder) {
+        if let Some(origin) = self.right_output(question, holder) {
             answer.marks.extend(bare.into_iter().map(|span| Mark { span: moved(span), origin }));
         }
     }
@@ -334,10 +343,19 @@ impl<'r> Gatherer<'r> {
     }
 
     /// The origin of positions that no recorded task held.
-    fn without_holder(&self, pair: ArgPair<'r>) -> ErrorOrigin {
+    fn without_holder(&mut self, pair: ArgPair<'r>) -> ErrorOrigin {
         let graph = self.ours.graph;
-        // A task that was not captured may have written it.
         let is_whole = self.evidence.gap.is_none();
+        // The runtime saw a task write it, but what that task left was not captured.
+        let writer = pair.task.producers().find(|edge| {
+            let is_derived = edge.why == EdgeCause::ReadAfterWrite.name();
+            !is_whole && is_derived && edge.arg_index == pair.arg.arg_index
+        });
+        if let Some(edge) = writer {
+            let task = edge.from;
+            let reason = format!("what task {task:#x} left there was not captured in both runs");
+            return ErrorOrigin::NotCompared(self.evidence.number_of(reason));
+        }
         match is_whole && is_fresh(graph, pair) && is_fresh_in_golden(self.golden.graph, pair) {
             true => ErrorOrigin::Uninitialized,
             false => ErrorOrigin::External,

@@ -20,7 +20,8 @@
 //! | is not in the golden, and received nothing wrong | [`Misplaced`](ErrorOrigin::Misplaced) |
 //! | does not exist, and the allocation is known | [`Uninitialized`](ErrorOrigin::Uninitialized) |
 //! | does not exist | [`External`](ErrorOrigin::External): the memory had this content before recording, or an unrecorded writer left it |
-//! | was not captured, or is not certain | [`Unknown`](ErrorOrigin::Unknown), with the reason |
+//! | wrote it, but was not captured in both runs or has no certain partner | [`NotCompared`](ErrorOrigin::NotCompared), with the reason |
+//! | may have written it, but the captured facts do not decide | [`Unknown`](ErrorOrigin::Unknown), with the reason |
 //!
 //! At level `hash`, an argument is one position: equal hashes prove that all of it is right, and different hashes
 //! accuse a task only if the argument is a known output or was equal before the task.
@@ -36,7 +37,7 @@ mod undefined;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use tensortap_abi::DumpStage;
+use tensortap_abi::{DumpStage, Role};
 use tensortap_format::{Argument, Dump, FormatError, Task};
 
 use crate::blame::RuleTable;
@@ -62,8 +63,26 @@ pub(crate) enum ErrorOrigin {
     External,
     /// Nothing wrote it since its allocation, in either run.
     Uninitialized,
+    /// A recorded task wrote it, into an argument that was not compared; the number of the reason.
+    NotCompared(u32),
     /// Not known; the number of the reason.
     Unknown(u32),
+}
+
+impl ErrorOrigin {
+    /// Whether the element differs because of something that happened in the run. Other elements may differ between two
+    /// right runs: uninitialized and external memory, and what hashes do not show.
+    fn is_of_run(self) -> bool {
+        !matches!(self, ErrorOrigin::External | ErrorOrigin::Uninitialized | ErrorOrigin::Unknown(_))
+    }
+
+    /// Why the origin is not known; the number of the reason.
+    pub fn unknown_reason(self) -> Option<u32> {
+        match self {
+            ErrorOrigin::NotCompared(reason) | ErrorOrigin::Unknown(reason) => Some(reason),
+            _ => None,
+        }
+    }
 }
 
 /// A range of positions with one origin.
@@ -187,10 +206,10 @@ impl Evidence {
         self.outputs.get(&OutputRef { task, arg_index }).is_some_and(|output| output.is_stale)
     }
 
-    /// Whether an argument left its task with wrong elements that count: not only uninitialized ones.
+    /// Whether an argument left its task with wrong elements that a task of the run is the reason for.
     pub fn is_left_wrong(&self, task: usize, arg_index: u16) -> bool {
-        let counts = |origin| !matches!(origin, ErrorOrigin::Uninitialized | ErrorOrigin::Unknown(_));
-        self.has_origin(OutputRef { task, arg_index }, counts)
+        let is_known = |origin: ErrorOrigin| origin.is_of_run() && origin.unknown_reason().is_none();
+        self.has_origin(OutputRef { task, arg_index }, is_known)
     }
 
     /// The arguments that differ before their tasks and are not, or not only, what an earlier task left there wrong;
@@ -208,18 +227,15 @@ impl Evidence {
     /// Why it is not known whether an argument left its task wrong, if that is not known.
     pub fn unknown_output(&self, task: usize, arg_index: u16) -> Option<&str> {
         let output = self.outputs.get(&OutputRef { task, arg_index })?;
-        output.marks.0.iter().find_map(|mark| match mark.origin {
-            ErrorOrigin::Unknown(reason) => Some(self.reason(reason)),
-            _ => None,
-        })
+        output.marks.0.iter().find_map(|mark| mark.origin.unknown_reason()).map(|reason| self.reason(reason))
     }
 
-    /// Arguments whose only differing elements at a stage are memory that no task of either run wrote.
-    pub fn slack(&self) -> HashSet<(usize, u16, DumpStage)> {
-        let is_slack = |marks: &Marks| marks.0.iter().all(|mark| mark.origin == ErrorOrigin::Uninitialized);
-        let inputs = self.inputs.iter().filter(|(_, input)| is_slack(&input.marks));
+    /// Arguments that differ at a stage because of something that happened in the run.
+    pub fn counting(&self) -> HashSet<(usize, u16, DumpStage)> {
+        let counts = |marks: &Marks| marks.0.iter().any(|mark| mark.origin.is_of_run());
+        let inputs = self.inputs.iter().filter(|(_, input)| counts(&input.marks));
         let inputs = inputs.map(|((task, arg_index), _)| (*task, *arg_index, DumpStage::BeforeDispatch));
-        let outputs = self.outputs.iter().filter(|(_, output)| is_slack(&output.marks));
+        let outputs = self.outputs.iter().filter(|(_, output)| counts(&output.marks));
         let outputs = outputs.map(|(output, _)| (output.task, output.arg_index, DumpStage::AfterCompletion));
         inputs.chain(outputs).collect()
     }
@@ -245,6 +261,19 @@ impl Evidence {
     }
 
     fn unknown(&mut self, reason: impl Into<String>) -> ErrorOrigin {
+        ErrorOrigin::Unknown(self.number_of(reason))
+    }
+
+    /// The origin of content that a task left in an argument that was not compared. A declared output is written whole.
+    fn not_compared(&mut self, left_in: Argument<'_>, reason: impl Into<String>) -> ErrorOrigin {
+        let reason = self.number_of(reason);
+        match left_in.role_known && left_in.role == Role::Output {
+            true => ErrorOrigin::NotCompared(reason),
+            false => ErrorOrigin::Unknown(reason),
+        }
+    }
+
+    fn number_of(&mut self, reason: impl Into<String>) -> u32 {
         let reason = reason.into();
         // Neighboring arguments often have the same reason.
         let known = self.reasons.iter().rev().take(8).position(|known| *known == reason);
@@ -252,7 +281,7 @@ impl Evidence {
         if known.is_none() {
             self.reasons.push(reason);
         }
-        ErrorOrigin::Unknown(u32::try_from(number).unwrap_or(u32::MAX))
+        u32::try_from(number).unwrap_or(u32::MAX)
     }
 }
 
@@ -347,7 +376,7 @@ impl<'r> Gatherer<'r> {
         let output = match after {
             Status::Outside => Some(self.output_evidence(pair, (before, input.as_ref()))?),
             Status::Unknown(reason) => {
-                let origin = self.evidence.unknown(reason.clone());
+                let origin = self.evidence.not_compared(pair.arg, reason.clone());
                 Some(OutputEvidence { marks: Marks::all(pair.end(), origin), is_stale: false })
             }
             Status::Within | Status::NotApplicable => None,
@@ -397,10 +426,8 @@ impl<'r> Gatherer<'r> {
         let Some(received) = received else { return Ok(()) };
         for arg in task.outputs().filter(|arg| !arg.is_scalar()) {
             let output = OutputRef { task: task.place(), arg_index: arg.arg_index };
-            let origin = match received {
-                ErrorOrigin::Unknown(_) => received,
-                _ => ErrorOrigin::Passed(output),
-            };
+            let is_unknown = received.unknown_reason().is_some();
+            let origin = if is_unknown { received } else { ErrorOrigin::Passed(output) };
             let end = arg.content_bytes().unwrap_or(0).saturating_mul(2).max(1);
             self.evidence
                 .outputs
@@ -412,7 +439,7 @@ impl<'r> Gatherer<'r> {
     /// Notes that the content which a task left in an argument was not compared.
     fn not_compared(&mut self, task: Task<'_>, arg: Argument<'_>, reason: &str) {
         if arg.role.writes() && !arg.is_scalar() {
-            let origin = self.evidence.unknown(reason);
+            let origin = self.evidence.not_compared(arg, reason);
             let end = arg.content_bytes().unwrap_or(0).saturating_mul(2).max(1);
             let output = OutputEvidence { marks: Marks::all(end, origin), is_stale: false };
             self.evidence.outputs.insert(OutputRef { task: task.place(), arg_index: arg.arg_index }, output);

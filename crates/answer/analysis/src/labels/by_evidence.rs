@@ -24,7 +24,7 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
             ErrorOrigin::External => self.external_cause(evidence, task, arg),
             ErrorOrigin::Uninitialized if is_cause => self.uninitialized_cause(task, arg),
             ErrorOrigin::Uninitialized => Cause::Within,
-            ErrorOrigin::Unknown(reason) => Cause::Unknown(format!(
+            ErrorOrigin::NotCompared(reason) | ErrorOrigin::Unknown(reason) => Cause::Unknown(format!(
                 "argument {} before the task: {}",
                 arg.arg_index,
                 evidence.reason(reason)

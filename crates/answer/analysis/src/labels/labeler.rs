@@ -139,7 +139,10 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
                 Some(_) => self.inputs.uninitialized.contains(&(task, arg.arg_index)),
                 None => self.races.overwriter(task, arg).is_none(),
             };
-            if differs && arg.is_unchanged() && self.has_no_producer(arg) && is_unowned() {
+            // The golden's task wrote it and this one did not: that is no garbage that the task left alone.
+            let evidence = self.inputs.evidence.as_ref();
+            let is_missing = evidence.is_some_and(|found| found.wrote_wrong(task, arg.arg_index));
+            if differs && arg.is_unchanged() && !is_missing && self.has_no_producer(arg) && is_unowned() {
                 self.set_aside.insert(OutputRef { task, arg_index: arg.arg_index });
                 set_aside.push(arg.arg_index);
             }

@@ -12,7 +12,7 @@ fn all_ok(blame: &Blame, label: &str) {
     let complaints = complaints(blame);
     assert!(complaints.is_empty(), "{label}: {}", complaints.join("\n"));
     assert!(blame.compared > 0 && blame.compared == blame.of, "{label}: {} of {}", blame.compared, blame.of);
-    assert!(passes_strictly(&blame), "{label}: {:?}", blame.matching);
+    assert!(passes_strictly(blame), "{label}: {:?}", blame.matching);
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn has_sanitizers() -> bool {
 
 /// The words of a text, without line breaks.
 fn words(text: &str) -> String {
-    common::unwrapped(&text)
+    common::unwrapped(text)
 }
 
 #[test]
