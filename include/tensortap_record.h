@@ -6,16 +6,17 @@
  *    The program reports when a task begins and ends, and which tensors it reads and writes. tensortap copies and hashes
  *    the tensors into a dump, which `tensortap list`, `show`, `diff`, `blame` and `verify` read like any other dump.
  *
- *    The program links nothing. Run it under the recorder:
+ *    The program links nothing. Run it under `tensortap record`:
  *
  *        tensortap record -- ./program
  *
- *    The recorder sets two environment variables: TENSORTAP_LIBRARY, the path of a library, and TENSORTAP_SOCKET, the path
- *    of its socket. Without a recorder, `tt_attach` returns NULL, and every other call returns at once for NULL. So the
- *    calls can stay in a shipped program.
+ *    `tensortap record` sets two environment variables: TENSORTAP_LIBRARY, the path of a library, and TENSORTAP_SOCKET, the
+ *    path of its socket. Without `tensortap record`, `tt_attach` returns NULL, and every other call returns at once for NULL.
+ *    So the calls can stay in a shipped program. A `tt_recorder` is a recording handle of the program.
  *
  *    Define TT_LINKED before including this file to link the library (-ltensortap) instead of loading it. The loader must
- *    then find the library (rpath, LD_LIBRARY_PATH). A linked program can also record into its own folder without a recorder.
+ *    then find the library (rpath, LD_LIBRARY_PATH). A linked program can also record into its own folder, without
+ *    `tensortap record`.
  *
  * 2. A task
  *
@@ -48,7 +49,7 @@
  *    - Any thread may use a session. Only one thread at a time may use a recorder.
  *    - `tt_thread` returns the recorder of the calling thread, which closes when the thread ends. `tt_recorder_open` opens a
  *      recorder that stays open until `tt_recorder_close`, for example for a queue or a pool.
- *    - Each open recorder uses a lane: its own part of the memory between the program and the recorder process. Without a
+ *    - Each open recorder uses a lane: its own part of the memory between the program and `tensortap record`. Without a
  *      free lane, no further recorder opens. `tensortap record` gives a process up to 256 lanes, because it does not know
  *      how many threads the program has (`--dump-threads` sets their number, and a large `--dump-arena` makes them fewer).
  *      A session with its own folder has 64, unless the program sets `tt_folder_options.lanes`. Unused pages of
@@ -65,17 +66,17 @@
  * 4. What a call may do
  *
  *    - A call never aborts, throws, installs a signal handler or writes to standard output.
- *    - A call waits for a slow recorder, at most as long as `tt_set_max_wait` allows.
- *    - After the recorder has exited, calls return TT_DROPPED and the program continues. One line on standard error reports
- *      this. A handle checks the recorder at most every 50 ms. Losses are counted in `tt_counters` and in the dump.
+ *    - A call waits for a slow `tensortap record` process, at most as long as `tt_set_max_wait` allows.
+ *    - After `tensortap record` has exited, calls return TT_DROPPED and the program continues. One line on standard error
+ *      reports this. A handle checks the process at most every 50 ms. Losses are counted in `tt_counters` and in the dump.
  *    - Memory is read during the call. If other threads write it meanwhile, the recorded content is a mixture, as it would
  *      be for the task.
  *
  * 5. Results
  *
  *    A call returns TT_OK or more on success, and a negative status on failure. `tt_status_text` describes a status.
- *    `tt_last_error` describes the last failure of the calling thread. Calls that return a number return 0 without a
- *    recorder.
+ *    `tt_last_error` describes the last failure of the calling thread. Calls that return a number return 0 if nothing
+ *    records.
  *
  * 6. Versions
  *
@@ -182,7 +183,7 @@ enum tt_status {
     TT_NOT_WANTED = 2, /* not recorded at this dump level */
     TT_FILTERED = 3,   /* filtered out; counted */
 
-    TT_DROPPED = -1,       /* the recorder has exited, its files are full, or the wait limit was reached; counted */
+    TT_DROPPED = -1,       /* tensortap record has exited, its files are full, or the wait limit was reached; counted */
     TT_FORKED = -2,        /* the handle belongs to the parent process: attach again */
     TT_CLOSED = -3,        /* the session or the handle is closed */
     TT_NO_LANE = -4,       /* all lanes are in use, one per open recorder; counted */
@@ -190,8 +191,8 @@ enum tt_status {
                               buffer, has a size of 2^53 or more, or more than 1 TiB of content */
     TT_COMMIT_FIRST = -6,  /* no space until an earlier reservation of this recorder is committed */
     TT_TOO_LARGE = -7,     /* the reservation is too large; see tt_last_error for the limit */
-    TT_NOT_ATTACHED = -8,  /* the recorder cannot be reached, or the folder cannot be written; see tt_last_error */
-    TT_NOT_FLUSHED = -9,   /* the recorder has exited, or the wait limit was reached */
+    TT_NOT_ATTACHED = -8,  /* tensortap record cannot be reached, or the folder cannot be written; see tt_last_error */
+    TT_NOT_FLUSHED = -9,   /* tensortap record has exited, or the wait limit was reached */
     TT_INTERNAL = -10      /* internal error; the call did not complete */
 };
 
@@ -402,7 +403,8 @@ static inline const tt_record_api *tt_record_find(void)
 
 /* ---- Sessions ----------------------------------------------------------------------------------------------------- */
 
-/* Attaches to the recorder that runs this program; NULL without one. Attaching again opens the same session. */
+/* Attaches to the `tensortap record` process that runs this program; NULL without one. Attaching again opens the same
+   session. */
 static inline tt_session *tt_attach(void)
 {
     const tt_record_api *api = tt_record_find();
@@ -419,9 +421,9 @@ static inline tt_session *tt_open_folder(const char *dir, const tt_folder_option
     return api && api->open_folder(dir, options, &session) == TT_OK ? session : NULL;
 }
 
-/* Closes a session handle. The last close ends the session: it closes the calling thread's recorder, notifies the recorder
-   process, and completes the files of a folder. Recorders of other threads record nothing more.
-   TT_CLOSED if this handle is already closed, TT_NOT_FLUSHED if the recorder had exited. */
+/* Closes a session handle. The last close ends the session: it closes the calling thread's recorder, notifies
+   `tensortap record`, and completes the files of a folder. Recorders of other threads record nothing more.
+   TT_CLOSED if this handle is already closed, TT_NOT_FLUSHED if `tensortap record` had exited. */
 static inline int tt_close(tt_session *session) { return session ? session->api->close(session) : TT_OFF; }
 
 /* Gets the counters of all threads. */
@@ -459,8 +461,8 @@ static inline int tt_recorder_close(tt_recorder *r) { return r ? r->api->recorde
 /* Waits until all records of this recorder are in files. TT_NOT_FLUSHED if that is impossible or takes too long. */
 static inline int tt_flush(tt_recorder *r) { return r ? r->api->flush(r) : TT_OFF; }
 
-/* Limits how long a call waits for the recorder. Records without space by then are dropped and counted. The default,
-   UINT64_MAX, waits as long as the recorder runs. */
+/* Limits how long a call waits for `tensortap record`. Records without space by then are dropped and counted. The default,
+   UINT64_MAX, waits as long as that process runs. */
 static inline int tt_set_max_wait(tt_recorder *r, uint64_t milliseconds)
 {
     return r ? r->api->set_max_wait(r, milliseconds) : TT_OFF;

@@ -44,7 +44,7 @@ struct Block {
 
 /// The memory from an address to the end of its allocation or block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reach {
+pub struct AddressableRange {
     /// Number of bytes from the address on.
     pub bytes: u64,
     /// Device memory, pinned host memory or managed memory.
@@ -139,11 +139,11 @@ impl Allocations {
 
     /// The memory that a pointer gives access to, at most `most` bytes: up to the end of its block if the
     /// program's own allocator has one there, else up to the end of its allocation.
-    pub fn extent(&self, address: u64, device: Device, most: u64) -> Option<Reach> {
+    pub fn extent(&self, address: u64, device: Device, most: u64) -> Option<AddressableRange> {
         let reach = self.reach(address, device, most)?;
         let (end, is_exact) = self.block_end(address);
         let bytes = reach.bytes.min(end - address);
-        Some(Reach { bytes, is_exact: is_exact && bytes == end - address, ..reach })
+        Some(AddressableRange { bytes, is_exact: is_exact && bytes == end - address, ..reach })
     }
 
     /// The end of the block that contains an address.
@@ -207,11 +207,11 @@ impl Allocations {
     }
 
     /// The memory from an address on, at most `most` bytes. None if no memory is known there.
-    pub fn reach(&self, address: u64, device: Device, most: u64) -> Option<Reach> {
+    pub fn reach(&self, address: u64, device: Device, most: u64) -> Option<AddressableRange> {
         let memory = self.memories.find(address)?;
         let mut bytes = memory.address + memory.bytes - address;
         let Some(devices) = self.mapped.get(&memory.address) else {
-            return Some(Reach {
+            return Some(AddressableRange {
                 bytes: bytes.min(most),
                 space: memory.space,
                 is_readable: true,
@@ -227,7 +227,7 @@ impl Allocations {
         {
             bytes += next.bytes;
         }
-        Some(Reach { bytes: bytes.min(most), space: memory.space, is_readable, is_exact: false })
+        Some(AddressableRange { bytes: bytes.min(most), space: memory.space, is_readable, is_exact: false })
     }
 }
 

@@ -255,18 +255,18 @@ fn command(backend: &CudaBackend, function: &Function, call: Call<'_>) -> Option
         _ => return None,
     };
     let stream = stream_at.map_or(0, |at| handle(word(at)));
-    let place = place(backend, function, call, stream, blocks)?;
-    let guard = StreamGuard::new(backend.stream(place.stream, place.context)?);
+    let target = target(backend, function, call, stream, blocks)?;
+    let guard = StreamGuard::new(backend.stream(target.stream, target.context)?);
     match function.kind {
-        CallKind::LaunchLegacy(_) => launches::launch_unknown(backend, call, &place, guard, handle(word(0))),
-        CallKind::GraphLaunch(_) => graphs::launch(backend, function, handle(word(0)), &place, guard),
-        _ => transfers::transfer(backend, function, call, &place, guard),
+        CallKind::LaunchLegacy(_) => launches::launch_unknown(backend, call, &target, guard, handle(word(0))),
+        CallKind::GraphLaunch(_) => graphs::launch(backend, function, handle(word(0)), &target, guard),
+        _ => transfers::transfer(backend, function, call, &target, guard),
     }
 }
 
 /// The stream that a command enters. None while the stream is captured: then the command only becomes part of
 /// a graph.
-fn place(
+fn target(
     backend: &CudaBackend,
     function: &Function,
     call: Call<'_>,

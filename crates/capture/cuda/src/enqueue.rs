@@ -51,11 +51,11 @@ impl PendingCommand {
     /// is not recorded.
     pub fn new(
         backend: &CudaBackend,
-        place: &StreamTarget,
+        target: &StreamTarget,
         guard: StreamGuard,
         request: impl FnOnce(&mut ThreadRecorder) -> Result<CommandRequest, RecordError>,
     ) -> Option<PendingCommand> {
-        let target = Target { stream: place.stream.handle(), context: guard.stream.context.0 };
+        let handles = Target { stream: target.stream.handle(), context: guard.stream.context.0 };
         let pending = backend.record(|recorder| {
             let mut request = request(recorder)?;
             if !guard.is_alone() {
@@ -66,7 +66,7 @@ impl PendingCommand {
             let (task, token) = recorder.begin_with(&info, |recorder, task| {
                 let mut next = || recorder.next_task_id();
                 let submission =
-                    backend.state().streams.submit((place.stream, guard.passes()), task.id(), &mut next);
+                    backend.state().streams.submit((target.stream, guard.passes()), task.id(), &mut next);
                 let Some(submission) = submission else { return Ok(None) };
                 submission.record(recorder)?;
                 Ok(Some(submission.token))
@@ -77,16 +77,15 @@ impl PendingCommand {
         let is_filtered = task.is_filtered();
         let ranges = &args.ranges;
         let wants = backend.wants_content && !is_filtered && !ranges.is_empty() && args.can_hash_on_device;
-        let device = if wants { backend.snapshots.device(target.context) } else { None };
+        let device = if wants { backend.snapshots.device(handles.context) } else { None };
         let on_device = device.filter(|_| snapshot::are_on(backend, guard.stream.device, ranges));
         let shared = SharedCommand::new(Command::new(task, Arc::clone(ranges)), Arc::clone(&args));
-        let blocks = place.blocks;
         let pending = PendingCommand {
             shared,
             token,
-            target,
+            target: handles,
             is_filtered,
-            blocks,
+            blocks: target.blocks,
             guard,
             args,
             on_device,
@@ -127,12 +126,12 @@ impl PendingCommand {
     /// Submits a snapshot by the backend's kernels. Returns a ticket that tells when it is complete.
     fn snapshot_on_device(&self, backend: &CudaBackend, stage: DumpStage) -> Option<SnapshotTicket> {
         let device = self.on_device.as_ref()?;
-        let seen = self.args.plan(&backend.snapshots, device, stage)?.and_then(|plan| {
+        let ticket = self.args.plan(&backend.snapshots, device, stage)?.and_then(|plan| {
             let (target, shared) = (self.target, &self.shared);
             snapshot::enqueue(backend, &self.guard, SnapshotRequest { device, target, shared, stage, plan })
         });
-        match seen {
-            Ok(seen) => Some(seen),
+        match ticket {
+            Ok(ticket) => Some(ticket),
             Err(why) => {
                 record_uncaptured(backend, &self.shared, stage, |_| Some(why.reason()));
                 None
@@ -150,8 +149,8 @@ impl PendingCommand {
         }
         match host_snapshot::enqueue(backend, self.target, &self.shared, stage) {
             Ok(missed) => {
-                record_uncaptured(backend, &self.shared, stage, |place| {
-                    missed.iter().find(|(missed, _)| *missed == place).map(|(_, reason)| *reason)
+                record_uncaptured(backend, &self.shared, stage, |range| {
+                    missed.iter().find(|(missed, _)| *missed == range).map(|(_, reason)| *reason)
                 });
                 true
             }
@@ -198,14 +197,15 @@ impl PendingCommand {
 
     /// As [`PendingCommand::finish`], if the backend's kernels take the snapshots.
     fn finish_on_device(self, backend: &CudaBackend, is_alone: bool) {
-        let seen = if is_alone { self.snapshot_on_device(backend, DumpStage::AfterCompletion) } else { None };
-        if let (None, Some(device)) = (seen, &self.on_device) {
+        let ticket =
+            if is_alone { self.snapshot_on_device(backend, DumpStage::AfterCompletion) } else { None };
+        if let (None, Some(device)) = (ticket, &self.on_device) {
             // The command ends when its before-snapshot is recorded.
             snapshot::end(&backend.snapshots, device, self.guard.stream.number, &self.shared);
         }
         let PendingCommand { shared, token, blocks, guard, .. } = self;
         drop(guard);
-        if blocks && seen.is_none_or(|seen| shared.wait_for_snapshot(|| seen.is_over())) {
+        if blocks && ticket.is_none_or(|ticket| shared.wait_for_snapshot(|| ticket.is_over())) {
             backend.state().streams.host_waited(&[token]);
         }
     }

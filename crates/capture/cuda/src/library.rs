@@ -4,103 +4,26 @@ mod cupti;
 mod launch;
 
 use std::{
-    ffi::{CStr, CString, c_char, c_void},
+    ffi::{CStr, CString, c_void},
     ptr,
 };
 
+use tensortap_driver::cuda::{self, NOT_FOUND};
 use tensortap_library::Library;
 
-use crate::raw::LaunchConfig;
-
 pub use cupti::{MULTIPLE_SUBSCRIBERS, SubscribeError, number_of, subscribe};
+pub use tensortap_driver::cuda::{HostFunction, LaunchAttribute, LaunchConfig, SUCCESS, Status};
 
-/// The status that a function of either library returns. 0 is success.
-pub type Status = i32;
-/// The status of success.
-pub const SUCCESS: Status = 0;
-
-/// A function that a stream calls.
-pub type HostFunction = unsafe extern "C" fn(*mut c_void);
 /// A function that CUPTI calls with user data, domain, id and call data.
 pub type Callback = unsafe extern "C" fn(*mut c_void, u32, u32, *const c_void);
 
-macro_rules! functions {
-    ($(#[$of:meta])* $table:ident { $($field:ident: $symbol:literal fn($($arg:ty),*);)* }) => {
-        $(#[$of])*
-        pub struct $table {
-            $($field: Option<unsafe extern "C" fn($($arg),*) -> Status>,)*
-        }
-
-        impl $table {
-            fn of(library: Library) -> $table {
-                // SAFETY: the library declares each function with this signature.
-                $table { $($field: unsafe { library.function($symbol) },)* }
-            }
-        }
-    };
+/// The driver of this process. It answers questions about handles and addresses of the program, and runs the backend's commands.
+pub struct Driver {
+    functions: cuda::Driver,
 }
 
-functions! {
-    /// Functions of the driver. Handles are numbers, because the backend never follows them.
-    Driver {
-        copy_to_host: "cuMemcpyDtoHAsync_v2" fn(usize, u64, usize, usize);
-        host_function: "cuLaunchHostFunc" fn(usize, HostFunction, *mut c_void);
-        is_capturing: "cuStreamIsCapturing" fn(usize, *mut i32);
-        stream_flags: "cuStreamGetFlags" fn(usize, *mut u32);
-        stream_context: "cuStreamGetCtx" fn(usize, *mut usize);
-        exchange_capture_mode: "cuThreadExchangeStreamCaptureMode" fn(*mut i32);
-        register: "cuMemHostRegister_v2" fn(usize, usize, u32);
-        context_device: "cuCtxGetDevice" fn(*mut i32);
-        device_name: "cuDeviceGetName" fn(*mut c_char, i32, i32);
-        function_parameter: "cuFuncGetParamInfo" fn(usize, usize, *mut usize, *mut usize);
-        kernel_parameter: "cuKernelGetParamInfo" fn(usize, usize, *mut usize, *mut usize);
-        kernel_function: "cuKernelGetFunction" fn(*mut usize, usize);
-        load_function: "cuFuncLoad" fn(usize);
-        function_name: "cuFuncGetName" fn(*mut *const c_char, usize);
-        kernel_name: "cuKernelGetName" fn(*mut *const c_char, usize);
-        address_range: "cuMemGetAddressRange_v2" fn(*mut u64, *mut usize, u64);
-        function_module: "cuFuncGetModule" fn(*mut usize, usize);
-        module_variable: "cuModuleGetGlobal_v2" fn(*mut u64, *mut usize, usize, *const c_char);
-        capture_info: "cuStreamGetCaptureInfo_v2" fn(usize, *mut i32, *mut u64, *mut usize, *mut *const usize, *mut usize);
-        graph_nodes: "cuGraphGetNodes" fn(usize, *mut usize, *mut usize);
-        node_kind: "cuGraphNodeGetType" fn(usize, *mut i32);
-        kernel_node: "cuGraphKernelNodeGetParams_v2" fn(usize, *mut u64);
-        old_kernel_node: "cuGraphKernelNodeGetParams" fn(usize, *mut u64);
-        copy_node: "cuGraphMemcpyNodeGetParams" fn(usize, *mut u64);
-        fill_node: "cuGraphMemsetNodeGetParams" fn(usize, *mut u64);
-        child_graph: "cuGraphChildGraphNodeGetGraph" fn(usize, *mut usize);
-        load_module: "cuModuleLoadData" fn(*mut usize, *const c_void);
-        module_function: "cuModuleGetFunction" fn(*mut usize, usize, *const c_char);
-        allocate: "cuMemAlloc_v2" fn(*mut u64, usize);
-        memory_info: "cuMemGetInfo_v2" fn(*mut usize, *mut usize);
-        fill: "cuMemsetD32Async" fn(u64, u32, usize, usize);
-        launch_with: "cuLaunchKernelEx" fn(*const LaunchConfig, usize, *mut *const c_void, *mut *mut c_void);
-        device_attribute: "cuDeviceGetAttribute" fn(*mut i32, i32, i32);
-        launch: "cuLaunchKernel" fn(usize, u32, u32, u32, u32, u32, u32, u32, usize, *mut *const c_void, *mut *mut c_void);
-        push_context: "cuCtxPushCurrent_v2" fn(usize);
-        pop_context: "cuCtxPopCurrent_v2" fn(*mut usize);
-        set_context: "cuCtxSetCurrent" fn(usize);
-        make_stream: "cuStreamCreate" fn(*mut usize, u32);
-        wait_stream: "cuStreamSynchronize" fn(usize);
-        make_event: "cuEventCreate" fn(*mut usize, u32);
-        record_event: "cuEventRecord" fn(usize, usize);
-        ask_event: "cuEventQuery" fn(usize);
-        device_pointer: "cuMemHostGetDevicePointer_v2" fn(*mut u64, usize, u32);
-        pointer_attribute: "cuPointerGetAttribute" fn(*mut c_void, i32, u64);
-    }
-}
-
-functions! {
-    /// Functions of CUPTI.
-    Cupti {
-        subscribe: "cuptiSubscribe" fn(*mut usize, Callback, *mut c_void);
-        enable: "cuptiEnableCallback" fn(u32, usize, u32, u32);
-        context_id: "cuptiGetContextId" fn(usize, *mut u32);
-    }
-}
-
-/// The status for a function that the library does not have.
-const NOT_FOUND: Status = 500;
+/// Functions without which nothing is recorded.
+const REQUIRED: [&str; 3] = ["cuMemcpyDtoHAsync_v2", "cuLaunchHostFunc", "cuStreamIsCapturing"];
 /// Registered memory is registered for every context, and kernels may write it.
 const REGISTER_PORTABLE_MAPPED: u32 = 1 | 2;
 /// Flag of an event without a timestamp. The backend only asks whether it has occurred.
@@ -122,10 +45,8 @@ impl Driver {
     /// The driver that loaded this library.
     pub fn find() -> Option<Driver> {
         // The library is loaded already, so this opens the same one.
-        let library = Library::open("libcuda.so.1").ok()?;
-        let driver = Driver::of(library);
-        let is_whole = driver.copy_to_host.is_some() && driver.host_function.is_some();
-        (is_whole && driver.is_capturing.is_some()).then_some(driver)
+        let functions = cuda::Driver::find(Library::open(cuda::SYSTEM_LIBRARY).ok()?);
+        functions.missing(&REQUIRED).is_none().then_some(Driver { functions })
     }
 
     /// Puts a copy from the device into a stream. It is complete when the stream has come that far.
@@ -133,9 +54,9 @@ impl Driver {
     /// # Safety
     /// Until then, the memory at `to` lives, and nothing else uses it.
     pub unsafe fn copy_to_host(&self, to: usize, from: u64, bytes: u64, stream: usize) -> Status {
-        let (Some(call), Ok(bytes)) = (self.copy_to_host, usize::try_from(bytes)) else { return NOT_FOUND };
+        let Ok(bytes) = usize::try_from(bytes) else { return NOT_FOUND };
         // SAFETY: the caller's guarantee.
-        unsafe { call(to, from, bytes, stream) }
+        unsafe { self.functions.copy_to_host_async(to, from, bytes, stream) }
     }
 
     /// Puts a function of this process into a stream.
@@ -144,14 +65,14 @@ impl Driver {
     /// Any thread may call the function with `data`, once. The function does not call CUDA.
     pub unsafe fn host_function(&self, stream: usize, function: HostFunction, data: *mut c_void) -> Status {
         // SAFETY: the caller's guarantee.
-        self.host_function.map_or(NOT_FOUND, |call| unsafe { call(stream, function, data) })
+        unsafe { self.functions.launch_host_function(stream, function, data) }
     }
 
     /// Whether the stream is captured into a graph, or rejects commands because another capture is active.
     pub fn is_capturing(&self, stream: usize) -> bool {
         let mut captures = 0;
         // SAFETY: the stream of the program's call, and a local variable.
-        let asked = self.is_capturing.map_or(NOT_FOUND, |call| unsafe { call(stream, &raw mut captures) });
+        let asked = unsafe { self.functions.stream_is_capturing(stream, &raw mut captures) };
         asked != SUCCESS || captures != 0
     }
 
@@ -159,7 +80,7 @@ impl Driver {
     pub fn is_blocking(&self, stream: usize) -> bool {
         let mut flags = 0;
         // SAFETY: as above.
-        let asked = self.stream_flags.map_or(NOT_FOUND, |call| unsafe { call(stream, &raw mut flags) });
+        let asked = unsafe { self.functions.stream_get_flags(stream, &raw mut flags) };
         asked == SUCCESS && flags & STREAM_NON_BLOCKING == 0
     }
 
@@ -167,7 +88,7 @@ impl Driver {
     pub fn stream_context(&self, stream: usize) -> Option<usize> {
         let mut context = 0;
         // SAFETY: as above.
-        let asked = self.stream_context.map_or(NOT_FOUND, |call| unsafe { call(stream, &raw mut context) });
+        let asked = unsafe { self.functions.stream_get_context(stream, &raw mut context) };
         (asked == SUCCESS && context != 0).then_some(context)
     }
 
@@ -176,7 +97,7 @@ impl Driver {
         let mut mode = CAPTURE_RELAXED;
         let exchange = |mode: &mut i32| {
             // SAFETY: the pointer is a local variable.
-            self.exchange_capture_mode.map_or(NOT_FOUND, |call| unsafe { call(mode) })
+            unsafe { self.functions.thread_exchange_capture_mode(mode) }
         };
         let relaxed = exchange(&mut mode) == SUCCESS;
         let answer = call();
@@ -189,51 +110,49 @@ impl Driver {
     /// Pins memory of this process, so that devices can write it directly. Copies to unpinned memory are
     /// slower.
     pub fn register(&self, start: usize, bytes: u64) -> Status {
-        let (Some(call), Ok(bytes)) = (self.register, usize::try_from(bytes)) else { return NOT_FOUND };
+        let Ok(bytes) = usize::try_from(bytes) else { return NOT_FOUND };
         // SAFETY: the memory lives until the process ends.
-        self.relaxed(|| unsafe { call(start, bytes, REGISTER_PORTABLE_MAPPED) })
+        self.relaxed(|| unsafe { self.functions.host_register(start, bytes, REGISTER_PORTABLE_MAPPED) })
     }
 
     /// The device address of pinned memory of this process.
     pub fn device_pointer(&self, start: usize) -> Result<u64, Status> {
         let mut address = 0;
         // SAFETY: the pointer is a local variable.
-        let asked = self.device_pointer.map_or(NOT_FOUND, |call| unsafe { call(&raw mut address, start, 0) });
+        let asked = unsafe { self.functions.host_get_device_pointer(&raw mut address, start, 0) };
         succeeded(asked, address)
     }
 
     /// Runs `call` with this context as the current one.
     pub fn within<T>(&self, context: usize, call: impl FnOnce() -> T) -> Result<T, Status> {
         // SAFETY: the context lives.
-        let pushed = self.push_context.map_or(NOT_FOUND, |push| unsafe { push(context) });
+        let pushed = unsafe { self.functions.context_push_current(context) };
         succeeded(pushed, ())?;
         let answer = self.relaxed(call);
         let mut popped = 0;
         // SAFETY: the pointer is a local variable.
-        let _ = self.pop_context.map_or(NOT_FOUND, |pop| unsafe { pop(&raw mut popped) });
+        let _ = unsafe { self.functions.context_pop_current(&raw mut popped) };
         Ok(answer)
     }
 
     /// Makes a context the current one of this thread.
     pub fn set_context(&self, context: usize) -> Status {
         // SAFETY: the context lives, or the driver refuses it.
-        self.set_context.map_or(NOT_FOUND, |call| unsafe { call(context) })
+        unsafe { self.functions.context_set_current(context) }
     }
 
     /// Loads code and finds its kernels. The code is a text that ends with a zero byte.
     pub fn load_code<const N: usize>(&self, code: &CStr, names: [&CStr; N]) -> Result<[usize; N], Status> {
         let mut module = 0;
         // SAFETY: the text ends with a zero byte, and the pointer is a local variable.
-        let loaded =
-            self.load_module.map_or(NOT_FOUND, |call| unsafe { call(&raw mut module, code.as_ptr().cast()) });
+        let loaded = unsafe { self.functions.module_load_data(&raw mut module, code.as_ptr().cast()) };
         succeeded(loaded, ())?;
         let mut kernels = [0; N];
         for (kernel, name) in kernels.iter_mut().zip(names) {
             // SAFETY: the module stays loaded, the name ends with a zero byte, and the pointer is a local
             // variable.
-            let found = self
-                .module_function
-                .map_or(NOT_FOUND, |call| unsafe { call(&raw mut *kernel, module, name.as_ptr()) });
+            let found =
+                unsafe { self.functions.module_get_function(&raw mut *kernel, module, name.as_ptr()) };
             succeeded(found, ())?;
         }
         Ok(kernels)
@@ -243,7 +162,7 @@ impl Driver {
     pub fn allocate(&self, bytes: u64) -> Result<u64, Status> {
         let (mut address, bytes) = (0, usize::try_from(bytes).unwrap_or(usize::MAX));
         // SAFETY: the pointer is a local variable.
-        let allocated = self.allocate.map_or(NOT_FOUND, |call| unsafe { call(&raw mut address, bytes) });
+        let allocated = unsafe { self.functions.memory_allocate(&raw mut address, bytes) };
         succeeded(allocated, address)
     }
 
@@ -251,7 +170,7 @@ impl Driver {
     pub fn memory_bytes(&self) -> u64 {
         let (mut free, mut all) = (0, 0);
         // SAFETY: the pointers are local variables.
-        let asked = self.memory_info.map_or(NOT_FOUND, |call| unsafe { call(&raw mut free, &raw mut all) });
+        let asked = unsafe { self.functions.memory_get_info(&raw mut free, &raw mut all) };
         if asked == SUCCESS { all as u64 } else { 0 }
     }
 
@@ -259,9 +178,9 @@ impl Driver {
     pub fn device_of(&self, address: u64) -> Option<i32> {
         let mut device = -1_i32;
         // SAFETY: the pointer is a local variable of the attribute's type.
-        let asked = self
-            .pointer_attribute
-            .map_or(NOT_FOUND, |call| unsafe { call((&raw mut device).cast(), POINTER_DEVICE, address) });
+        let asked = unsafe {
+            self.functions.pointer_get_attribute((&raw mut device).cast(), POINTER_DEVICE, address)
+        };
         (asked == SUCCESS).then_some(device)
     }
 
@@ -272,54 +191,54 @@ impl Driver {
     pub unsafe fn fill(&self, at: u64, word: u32, words: u64, stream: usize) -> Status {
         let words = usize::try_from(words).unwrap_or(usize::MAX);
         // SAFETY: the caller's guarantee.
-        self.fill.map_or(NOT_FOUND, |call| unsafe { call(at, word, words, stream) })
+        unsafe { self.functions.fill_words_async(at, word, words, stream) }
     }
 
     /// The major compute capability of the current device. 0 if unknown.
     pub fn capability(&self) -> u32 {
         let (mut device, mut major) = (0, 0);
         // SAFETY: the pointer is a local variable.
-        let asked = self.context_device.map_or(NOT_FOUND, |call| unsafe { call(&raw mut device) });
-        let call = self.device_attribute.filter(|_| asked == SUCCESS);
+        let asked = unsafe { self.functions.context_get_device(&raw mut device) };
+        if asked != SUCCESS {
+            return 0;
+        }
         // SAFETY: as above.
-        let result = call.map_or(NOT_FOUND, |call| unsafe { call(&raw mut major, CAPABILITY_MAJOR, device) });
-        if result == SUCCESS { u32::try_from(major).unwrap_or(0) } else { 0 }
+        let asked = unsafe { self.functions.device_get_attribute(&raw mut major, CAPABILITY_MAJOR, device) };
+        if asked == SUCCESS { u32::try_from(major).unwrap_or(0) } else { 0 }
     }
 
     /// Creates a stream that is not ordered with any other.
     pub fn make_stream(&self) -> Result<usize, Status> {
         let mut stream = 0;
         // SAFETY: the pointer is a local variable.
-        let made =
-            self.make_stream.map_or(NOT_FOUND, |call| unsafe { call(&raw mut stream, STREAM_NON_BLOCKING) });
+        let made = unsafe { self.functions.stream_create(&raw mut stream, STREAM_NON_BLOCKING) };
         succeeded(made, stream)
     }
 
     /// Waits for a stream of the backend.
     pub fn wait_stream(&self, stream: usize) -> Status {
         // SAFETY: the stream lives.
-        self.wait_stream.map_or(NOT_FOUND, |call| unsafe { call(stream) })
+        unsafe { self.functions.stream_synchronize(stream) }
     }
 
     /// Creates an event.
     pub fn make_event(&self) -> Result<usize, Status> {
         let mut event = 0;
         // SAFETY: the pointer is a local variable.
-        let made =
-            self.make_event.map_or(NOT_FOUND, |call| unsafe { call(&raw mut event, EVENT_WITHOUT_TIMES) });
+        let made = unsafe { self.functions.event_create(&raw mut event, EVENT_WITHOUT_TIMES) };
         succeeded(made, event)
     }
 
     /// Records an event in a stream. It occurs when the stream has come that far.
     pub fn record_event(&self, event: usize, stream: usize) -> Status {
         // SAFETY: event and stream are the backend's.
-        self.record_event.map_or(NOT_FOUND, |call| unsafe { call(event, stream) })
+        unsafe { self.functions.event_record(event, stream) }
     }
 
     /// Whether an event has occurred.
     pub fn has_happened(&self, event: usize) -> Result<bool, Status> {
         // SAFETY: the event is the backend's.
-        match self.ask_event.map_or(NOT_FOUND, |call| unsafe { call(event) }) {
+        match unsafe { self.functions.event_query(event) } {
             SUCCESS => Ok(true),
             NOT_READY => Ok(false),
             status => Err(status),
@@ -330,13 +249,12 @@ impl Driver {
     pub fn device(&self) -> (i32, String) {
         let mut device = 0;
         // SAFETY: the pointer is a local variable.
-        let asked = self.context_device.map_or(NOT_FOUND, |call| unsafe { call(&raw mut device) });
+        let asked = unsafe { self.functions.context_get_device(&raw mut device) };
         let mut name = [0_u8; 256];
-        let named = self.device_name.filter(|_| asked == SUCCESS).map_or(NOT_FOUND, |call| {
-            // SAFETY: the buffer has room for this many bytes.
-            unsafe { call(name.as_mut_ptr().cast(), 255, device) }
-        });
-        let name = CStr::from_bytes_until_nul(&name).ok().filter(|_| named == SUCCESS);
+        // SAFETY: the buffer has room for this many bytes.
+        let is_named = asked == SUCCESS
+            && unsafe { self.functions.device_get_name(name.as_mut_ptr().cast(), 255, device) } == SUCCESS;
+        let name = CStr::from_bytes_until_nul(&name).ok().filter(|_| is_named);
         (device, name.map_or_else(|| "device".to_owned(), |name| name.to_string_lossy().into_owned()))
     }
 
@@ -344,9 +262,8 @@ impl Driver {
     pub fn range_of(&self, address: u64) -> Option<(u64, u64)> {
         let (mut start, mut bytes) = (0, 0);
         // SAFETY: the pointers are local variables.
-        let asked = self
-            .address_range
-            .map_or(NOT_FOUND, |call| unsafe { call(&raw mut start, &raw mut bytes, address) });
+        let asked =
+            unsafe { self.functions.memory_get_address_range(&raw mut start, &raw mut bytes, address) };
         (asked == SUCCESS).then_some((start, bytes as u64))
     }
 
@@ -354,16 +271,18 @@ impl Driver {
     pub fn module(&self, function: usize) -> usize {
         let mut module = 0;
         // SAFETY: the program launches this handle, and the pointer is a local variable.
-        let asked = self.function_module.map_or(NOT_FOUND, |call| unsafe { call(&raw mut module, function) });
+        let asked = unsafe { self.functions.function_get_module(&raw mut module, function) };
         if asked == SUCCESS { module } else { 0 }
     }
 
     /// Address and size of a variable of a module.
     pub fn variable(&self, module: usize, name: &str) -> Option<(u64, u64)> {
-        let (call, name) = (self.module_variable?, CString::new(name).ok()?);
+        let name = CString::new(name).ok()?;
         let (mut address, mut bytes) = (0, 0);
         // SAFETY: a module of the program, a name that ends with a zero byte, and local variables.
-        let asked = unsafe { call(&raw mut address, &raw mut bytes, module, name.as_ptr()) };
+        let asked = unsafe {
+            self.functions.module_get_global(&raw mut address, &raw mut bytes, module, name.as_ptr())
+        };
         (asked == SUCCESS && address != 0).then_some((address, bytes as u64))
     }
 
@@ -371,31 +290,35 @@ impl Driver {
     pub fn load(&self, function: usize) -> usize {
         let mut of_kernel = 0;
         // SAFETY: the program launches this handle of either kind, and the pointer is a local variable.
-        let asked =
-            self.kernel_function.map_or(NOT_FOUND, |call| unsafe { call(&raw mut of_kernel, function) });
+        let asked = unsafe { self.functions.kernel_get_function(&raw mut of_kernel, function) };
         let function = if asked == SUCCESS { of_kernel } else { function };
-        if let Some(call) = self.load_function {
-            // SAFETY: as above. If the code cannot be loaded now, the launch loads it.
-            let _ = unsafe { call(function) };
-        }
+        // SAFETY: as above. If the code cannot be loaded now, the launch loads it.
+        let _ = unsafe { self.functions.function_load(function) };
         function
     }
 
     /// Offset and size of each parameter of a kernel. None if the driver does not support the question. The
     /// handle may be a function or a kernel.
     pub fn parameters(&self, function: usize) -> Option<Vec<(usize, usize)>> {
-        let asks = [self.function_parameter, self.kernel_parameter];
-        asks.iter().all(Option::is_some).then_some(())?;
-        let of = |ask: unsafe extern "C" fn(usize, usize, *mut usize, *mut usize) -> Status| {
-            let place = |index| {
+        if self.functions.missing(&["cuFuncGetParamInfo", "cuKernelGetParamInfo"]).is_some() {
+            return None;
+        }
+        let parameters = |is_kernel: bool| {
+            let parameter = |index| {
                 let (mut offset, mut size) = (0, 0);
+                let to = (&raw mut offset, &raw mut size);
                 // SAFETY: the program launches this handle, and the pointers are local variables.
-                let status = unsafe { ask(function, index, &raw mut offset, &raw mut size) };
+                let status = unsafe {
+                    match is_kernel {
+                        true => self.functions.kernel_get_param_info(function, index, to.0, to.1),
+                        false => self.functions.function_get_param_info(function, index, to.0, to.1),
+                    }
+                };
                 (status == SUCCESS).then_some((offset, size))
             };
-            (0..MAX_PARAMETERS).map_while(place).collect::<Vec<_>>()
+            (0..MAX_PARAMETERS).map_while(parameter).collect::<Vec<_>>()
         };
-        let found = asks.into_iter().flatten().map(of).find(|places| !places.is_empty());
+        let found = [false, true].into_iter().map(parameters).find(|parameters| !parameters.is_empty());
         Some(found.unwrap_or_default())
     }
 
@@ -403,47 +326,58 @@ impl Driver {
     pub fn captured_graph(&self, stream: usize) -> (usize, u64) {
         let (mut status, mut id, mut graph) = (0, 0, 0);
         let (mut before, mut count) = (ptr::null(), 0);
-        let asked = self.capture_info.map_or(NOT_FOUND, |call| {
-            // SAFETY: the stream of the program's call, and local variables.
-            unsafe {
-                call(stream, &raw mut status, &raw mut id, &raw mut graph, &raw mut before, &raw mut count)
-            }
-        });
+        // SAFETY: the stream of the program's call, and local variables.
+        let asked = unsafe {
+            self.functions.stream_get_capture_info(
+                stream,
+                &raw mut status,
+                &raw mut id,
+                &raw mut graph,
+                &raw mut before,
+                &raw mut count,
+            )
+        };
         if asked == SUCCESS { (graph, id) } else { (0, 0) }
     }
 
     /// The nodes of a graph. None if unknown.
     pub fn graph_nodes(&self, graph: usize) -> Option<Vec<usize>> {
-        let (call, mut count) = (self.graph_nodes?, 0);
+        let mut count = 0;
         // SAFETY: a graph of the program, and a local variable.
-        let asked = unsafe { call(graph, ptr::null_mut(), &raw mut count) };
+        let asked = unsafe { self.functions.graph_get_nodes(graph, ptr::null_mut(), &raw mut count) };
+        if asked != SUCCESS {
+            return None;
+        }
         let mut nodes = vec![0; count];
         // SAFETY: as above. The vector has room for that many nodes.
-        let result =
-            asked == SUCCESS && unsafe { call(graph, nodes.as_mut_ptr(), &raw mut count) } == SUCCESS;
+        let asked = unsafe { self.functions.graph_get_nodes(graph, nodes.as_mut_ptr(), &raw mut count) };
         nodes.truncate(count);
-        result.then_some(nodes)
+        (asked == SUCCESS).then_some(nodes)
     }
 
     /// The kind of a graph node.
     pub fn node_kind(&self, node: usize) -> Option<i32> {
         let mut kind = 0;
         // SAFETY: a node of the program, and a local variable.
-        let asked = self.node_kind.map_or(NOT_FOUND, |call| unsafe { call(node, &raw mut kind) });
+        let asked = unsafe { self.functions.graph_node_get_type(node, &raw mut kind) };
         (asked == SUCCESS).then_some(kind)
     }
 
     /// The parameters of a graph node, in at least as many words as the driver's structure has.
     pub fn node_parameters(&self, node: usize, what: NodeKind) -> Option<[u64; NODE_WORDS]> {
         let mut words = [0; NODE_WORDS];
-        let calls = match what {
-            NodeKind::Kernel => [self.kernel_node, self.old_kernel_node],
-            NodeKind::Copy => [self.copy_node, None],
-            NodeKind::Fill => [self.fill_node, None],
-        };
-        let call = calls.into_iter().flatten().next()?;
+        let to = words.as_mut_ptr();
         // SAFETY: a node of the program of this kind, and room for the driver's structure.
-        let asked = unsafe { call(node, words.as_mut_ptr()) };
+        let asked = unsafe {
+            match what {
+                NodeKind::Kernel => match self.functions.graph_kernel_node_get_params(node, to) {
+                    NOT_FOUND => self.functions.graph_kernel_node_get_params_old(node, to),
+                    status => status,
+                },
+                NodeKind::Copy => self.functions.graph_copy_node_get_params(node, to),
+                NodeKind::Fill => self.functions.graph_fill_node_get_params(node, to),
+            }
+        };
         (asked == SUCCESS).then_some(words)
     }
 
@@ -451,17 +385,21 @@ impl Driver {
     pub fn child_graph(&self, node: usize) -> Option<usize> {
         let mut graph = 0;
         // SAFETY: a node of the program, and a local variable.
-        let asked = self.child_graph.map_or(NOT_FOUND, |call| unsafe { call(node, &raw mut graph) });
+        let asked = unsafe { self.functions.graph_child_node_get_graph(node, &raw mut graph) };
         (asked == SUCCESS).then_some(graph)
     }
 
     /// The name of a kernel.
     pub fn name(&self, function: usize) -> Option<String> {
-        let asks = [self.function_name, self.kernel_name].into_iter().flatten();
-        let mut names = asks.filter_map(|ask| {
+        let mut names = [false, true].into_iter().filter_map(|is_kernel| {
             let mut name = ptr::null();
             // SAFETY: the program launches this handle, and the pointer is a local variable.
-            let status = unsafe { ask(&raw mut name, function) };
+            let status = unsafe {
+                match is_kernel {
+                    true => self.functions.kernel_get_name(&raw mut name, function),
+                    false => self.functions.function_get_name(&raw mut name, function),
+                }
+            };
             (status == SUCCESS && !name.is_null()).then_some(name)
         });
         // SAFETY: a text of the driver that lives as long as the kernel.

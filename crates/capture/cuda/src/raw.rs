@@ -141,52 +141,6 @@ pub unsafe fn at<T: Copy>(address: u64) -> T {
     unsafe { start.read_unaligned() }
 }
 
-/// Sizes, stream and attributes of `cuLaunchKernelEx`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct LaunchConfig {
-    /// Two sizes in each word: grid size in three dimensions, then block size.
-    pub sizes: [u64; 3],
-    /// Shared memory per block in bytes, in the lower half.
-    pub shared: u64,
-    /// Handle of the stream.
-    pub stream: u64,
-    /// Address of the attributes.
-    pub attributes: u64,
-    /// Number of attributes.
-    pub attribute_count: u32,
-}
-const _: () = assert!(std::mem::offset_of!(LaunchConfig, stream) == 32);
-const _: () = assert!(std::mem::offset_of!(LaunchConfig, attribute_count) == 48);
-
-/// One attribute of `cuLaunchKernelEx`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct LaunchAttribute {
-    /// Its kind.
-    pub id: u32,
-    padding: u32,
-    /// Its value.
-    pub value: [u32; 16],
-}
-const _: () = assert!(size_of::<LaunchAttribute>() == 72);
-
-impl LaunchAttribute {
-    /// A cooperative launch: all blocks run at the same time.
-    pub const COOPERATIVE: u32 = 2;
-    /// The size of a cluster, in blocks.
-    pub const CLUSTER: u32 = 4;
-    /// Programmatic stream serialization: the launch may begin when its predecessor triggers it.
-    pub const PROGRAMMATIC: u32 = 6;
-
-    /// An attribute with the value 1.
-    pub fn set(id: u32) -> LaunchAttribute {
-        let mut value = [0; 16];
-        value[0] = 1;
-        LaunchAttribute { id, padding: 0, value }
-    }
-}
-
 /// Bytes at an address of the program. Empty if the address or the size is 0.
 ///
 /// # Safety

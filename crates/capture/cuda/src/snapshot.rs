@@ -81,7 +81,7 @@ pub struct Snapshots {
 /// What the submitting threads and the harvest thread share.
 #[derive(Default)]
 struct Inbox {
-    sides: Vec<PendingSnapshot>,
+    pending: Vec<PendingSnapshot>,
     /// Whether the harvest thread waits for a snapshot.
     sleeps: bool,
     is_started: bool,
@@ -251,9 +251,9 @@ impl Snapshots {
     }
 
     /// Hands a snapshot in its stream over to the harvest thread.
-    fn hand_over(&self, side: PendingSnapshot) {
+    fn hand_over(&self, snapshot: PendingSnapshot) {
         let mut inbox = self.inbox();
-        inbox.sides.push(side);
+        inbox.pending.push(snapshot);
         if inbox.sleeps {
             self.changed.notify_all();
         }

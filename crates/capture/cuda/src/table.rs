@@ -33,14 +33,14 @@ pub enum CallKind {
     /// Destroys a graph.
     GraphDestroy,
     /// Copies. The positions of destination, source and size, and of the stream.
-    Memcpy(Ends, [usize; 3], Option<usize>),
+    Memcpy(CopyEnds, [usize; 3], Option<usize>),
     /// Copies many pieces. Parameters: arrays of destinations, sources and sizes, and their length. The
     /// position of the stream.
     CopyBatch(usize),
     /// Copies a box that a structure describes. The position of the stream.
     CopyBox(Dims, Option<usize>),
     /// Copies between memory and an array, or between arrays. The position of the stream.
-    CopyArray(Ends, Option<usize>),
+    CopyArray(CopyEnds, Option<usize>),
     /// Fills. Parameters: address, value, number of elements. The size of an element, and the position of the
     /// stream.
     Fill(u64, Option<usize>),
@@ -121,7 +121,7 @@ pub enum Textures {
 
 /// The ends of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ends {
+pub enum CopyEnds {
     /// From the host to a device.
     ToDevice,
     /// From a device to the host.
@@ -188,7 +188,7 @@ use CallKind::{
     LaunchMultiDevice, Map, Memcpy, Multicast, Register, SetAccess, StreamDestroy, StreamSync, TextureCreate,
     TextureDestroy, Unmap, Unrecorded, Variable,
 };
-use Ends::{Any, ToDevice, ToHost, Within};
+use CopyEnds::{Any, ToDevice, ToHost, Within};
 
 /// All functions, sorted by number.
 #[rustfmt::skip]

@@ -17,8 +17,6 @@ const COMPUTE_MINOR: i32 = 76;
 const VIRTUAL_MEMORY: i32 = 102;
 const MOST_SHARED_BYTES: i32 = 8;
 const ANY_CLUSTER_SIZE: i32 = 13;
-const COOPERATIVE: u32 = 2;
-const CLUSTER: u32 = 4;
 /// Shared memory that every kernel can use without an attribute.
 const USUAL_SHARED_BYTES: u32 = 48 << 10;
 /// Cluster size that every device supports.
@@ -243,16 +241,12 @@ impl Module<'_> {
         is_whole: bool,
     ) -> Result<(), String> {
         let mut attributes = Vec::new();
-        let mut attribute = |id, first: &[u32]| {
-            let mut value = [0; 16];
-            value[..first.len()].copy_from_slice(first);
-            attributes.push(LaunchAttribute { id, padding: 0, value });
-        };
         if launch.cluster != [0; 3] {
-            attribute(CLUSTER, &launch.cluster.map(u32::from));
+            let sizes = launch.cluster.map(u32::from);
+            attributes.push(LaunchAttribute::new(LaunchAttribute::CLUSTER, &sizes));
         }
         if launch.is_cooperative {
-            attribute(COOPERATIVE, &[1]);
+            attributes.push(LaunchAttribute::new(LaunchAttribute::COOPERATIVE, &[1]));
         }
         let config = LaunchConfig {
             grid: launch.grid,

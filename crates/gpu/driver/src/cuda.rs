@@ -59,21 +59,38 @@ pub struct MemoryAccess {
 const _: () = assert!(size_of::<MemoryAccess>() == 12);
 
 /// `CUlaunchAttribute`.
-#[repr(C)]
+#[repr(C, align(8))]
 #[derive(Clone, Copy, Debug)]
 pub struct LaunchAttribute {
     /// `CUlaunchAttributeID`.
     pub id: u32,
     /// Zero.
-    pub padding: u32,
+    padding: u32,
     /// `CUlaunchAttributeValue`.
     pub value: [u32; 16],
 }
 const _: () = assert!(size_of::<LaunchAttribute>() == 72);
 
+impl LaunchAttribute {
+    /// A cooperative launch: all blocks run at the same time.
+    pub const COOPERATIVE: u32 = 2;
+    /// The size of a cluster, in blocks.
+    pub const CLUSTER: u32 = 4;
+    /// Programmatic stream serialization: the launch may begin when its predecessor triggers it.
+    pub const PROGRAMMATIC: u32 = 6;
+
+    /// An attribute whose value begins with these words. Words after the 16th are ignored.
+    #[must_use]
+    pub fn new(id: u32, words: &[u32]) -> LaunchAttribute {
+        let mut value = [0; 16];
+        value.iter_mut().zip(words).for_each(|(to, word)| *to = *word);
+        LaunchAttribute { id, padding: 0, value }
+    }
+}
+
 /// `CUlaunchConfig`.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct LaunchConfig {
     /// Blocks in each dimension.
     pub grid: [u32; 3],
@@ -89,6 +106,8 @@ pub struct LaunchConfig {
     pub attribute_count: u32,
 }
 const _: () = assert!(size_of::<LaunchConfig>() == 56);
+const _: () = assert!(std::mem::offset_of!(LaunchConfig, stream) == 32);
+const _: () = assert!(std::mem::offset_of!(LaunchConfig, attribute_count) == 48);
 
 /// Declares the table: one optional function pointer and one method per function.
 macro_rules! driver_functions {
@@ -121,6 +140,7 @@ macro_rules! driver_functions {
                 ///
                 /// # Safety
                 /// As `cuda.h` requires.
+                #[inline]
                 #[allow(clippy::too_many_arguments, reason = "as in C")]
                 pub unsafe fn $name(&self, $($arg: $type),*) -> Status {
                     // SAFETY: the caller's promise.

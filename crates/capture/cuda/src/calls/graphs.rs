@@ -15,7 +15,7 @@ use super::{
     transfers,
 };
 use crate::{
-    allocations::{Allocations, Device, Reach},
+    allocations::{AddressableRange, Allocations, Device},
     backend::CudaBackend,
     command::CommandSpec,
     enqueue::{PendingCommand, StreamTarget},
@@ -152,7 +152,8 @@ pub unsafe fn note(
     let state = &mut *state;
     let noted = state.graphs.extents(graph, context);
     for address in pointers {
-        let Some(Reach { bytes, is_exact, .. }) = state.allocations.extent(address, ANY_DEVICE, u64::MAX)
+        let Some(AddressableRange { bytes, is_exact, .. }) =
+            state.allocations.extent(address, ANY_DEVICE, u64::MAX)
         else {
             continue;
         };
@@ -377,7 +378,7 @@ pub fn launch(
     backend: &CudaBackend,
     function: &Function,
     handle: usize,
-    place: &StreamTarget,
+    target: &StreamTarget,
     guard: StreamGuard,
 ) -> Option<PendingCommand> {
     let (all, id) = {
@@ -387,7 +388,7 @@ pub fn launch(
         (all, backend.record(|recorder| recorder.claim(KernelId::NONE, records)).flatten()?)
     };
     let device = guard.stream.device;
-    PendingCommand::new(backend, place, guard, |recorder| {
+    PendingCommand::new(backend, target, guard, |recorder| {
         let mut work = CommandSpec::transfer(Operation::Graph, function.name);
         work.info.id = id;
         match all {

@@ -9,13 +9,14 @@ use tensortap_record::{
 
 use super::{graphs, kernels::KernelFacts, launch_cache::CachedLaunch, modules::Code};
 use crate::{
-    allocations::{BlockEnd, Device, Reach},
+    allocations::{AddressableRange, BlockEnd, Device},
     backend::{CudaBackend, State},
-    calls::{handle, place, stream_of},
+    calls::{handle, stream_of, target},
     command::{CommandArgs, CommandRequest, CommandSpec},
     enqueue::{PendingCommand, StreamTarget},
+    library::{LaunchAttribute, LaunchConfig},
     parameters::{self, Argument, ParameterLayout},
-    raw::{self, Call, LaunchAttribute, LaunchConfig},
+    raw::{self, Call},
     stream_guard::StreamGuard,
     table::Function,
     values::SubmittedValues,
@@ -79,11 +80,11 @@ const MAX_ATTRIBUTES: u32 = 64;
 /// # Safety
 /// As the program's launch: the attributes can be read.
 unsafe fn details(config: &LaunchConfig) -> LaunchOptions {
-    let count = if config.attributes == 0 { 0 } else { config.attribute_count.min(MAX_ATTRIBUTES) };
-    (0..count).fold(LaunchOptions::shared(config.shared), |details, at| {
-        let place = config.attributes + u64::from(at) * size_of::<LaunchAttribute>() as u64;
+    let count = if config.attributes.is_null() { 0 } else { config.attribute_count.min(MAX_ATTRIBUTES) };
+    let details = LaunchOptions { shared_bytes: config.shared_bytes, ..LaunchOptions::default() };
+    (0..count as usize).fold(details, |details, at| {
         // SAFETY: the caller's guarantee.
-        let attribute: LaunchAttribute = unsafe { raw::at(place) };
+        let attribute = unsafe { config.attributes.add(at).read_unaligned() };
         details.with(&attribute)
     })
 }
@@ -99,8 +100,11 @@ pub fn launch_ex(backend: &CudaBackend, function: &Function, call: Call<'_>) -> 
     let config: LaunchConfig = unsafe { raw::at(config) };
     // SAFETY: the program's launch passes them there.
     let details = unsafe { details(&config) };
-    let launch = Launch { function: handle(kernel), sizes: config.sizes, parameters, extra, details };
-    self::launch(backend, function, call, handle(config.stream), &launch)
+    let ([grid_x, grid_y, grid_z], [group_x, group_y, group_z]) = (config.grid, config.group);
+    let sizes = [(grid_x, grid_y), (grid_z, group_x), (group_y, group_z)];
+    let sizes = sizes.map(|(low, high)| u64::from(low) | u64::from(high) << 32);
+    let launch = Launch { function: handle(kernel), sizes, parameters, extra, details };
+    self::launch(backend, function, call, config.stream, &launch)
 }
 
 /// A kernel launch. A launch that a filter leaves out gets no snapshots and no place in the order: commands
@@ -114,7 +118,7 @@ pub fn launch(
 ) -> Option<PendingCommand> {
     let facts = KernelFacts::of(backend, Some(call), launch.function);
     let id = facts.claim(backend)?;
-    let Some(place) = place(backend, function, call, stream, false) else {
+    let Some(target) = target(backend, function, call, stream, false) else {
         // SAFETY: the program's launch passes its parameters there until it returns.
         unsafe {
             let captured = (stream_of(function, call, stream).handle(), call.data.context);
@@ -122,11 +126,11 @@ pub fn launch(
         }
         return None;
     };
-    let guard = StreamGuard::new(backend.stream(place.stream, place.context)?);
+    let guard = StreamGuard::new(backend.stream(target.stream, target.context)?);
     let device = guard.stream.device;
     // SAFETY: the program's launch passes its parameters there until it returns.
     let parameters = unsafe { parameters(&facts, launch) };
-    PendingCommand::new(backend, &place, guard, |recorder| {
+    PendingCommand::new(backend, &target, guard, |recorder| {
         let info = TaskInfo { id, ..info(facts.id(recorder)?, launch) };
         let args = args(backend, recorder, (&facts, launch.function), parameters, device)?;
         Ok(CommandRequest { info, name: "", kernel: Some(facts), args })
@@ -175,12 +179,12 @@ fn args(
 pub fn launch_unknown(
     backend: &CudaBackend,
     call: Call<'_>,
-    place: &StreamTarget,
+    target: &StreamTarget,
     guard: StreamGuard,
     function: usize,
 ) -> Option<PendingCommand> {
     let facts = KernelFacts::of(backend, Some(call), function);
-    PendingCommand::new(backend, place, guard, |recorder| {
+    PendingCommand::new(backend, target, guard, |recorder| {
         let info = TaskInfo::of(facts.id(recorder)?);
         let parameters = (0, recorder.string("parameters")?, UncapturedReason::Opaque);
         let known = SubmittedValues { unread: vec![parameters], ..SubmittedValues::default() };
@@ -360,7 +364,7 @@ impl CommandSpec {
             match extent {
                 Some(extent) if extent.is_readable => {
                     let range = Range::dense((address, extent.bytes), 0, extent.bytes, None);
-                    let Reach { space, is_exact, .. } = extent;
+                    let AddressableRange { space, is_exact, .. } = extent;
                     self.ranges.push(Range { arg, name, space, is_exact, ..range });
                 }
                 _ => self.known.unread.push((arg, name, UncapturedReason::NoAccess)),
@@ -371,7 +375,7 @@ impl CommandSpec {
 }
 
 /// How far a pointer reaches, and the end of its block.
-type Extent = (Option<Reach>, BlockEnd);
+type Extent = (Option<AddressableRange>, BlockEnd);
 
 /// How far each pointer of a launch reaches, all looked up at the same time, and the same by address. Library
 /// kernels have few different pointers, each many times, so each is looked up once.
@@ -379,7 +383,7 @@ fn extents(
     backend: &CudaBackend,
     given: &[Argument<'_>],
     device: Device,
-) -> (Vec<Option<Reach>>, Vec<(u64, Extent)>) {
+) -> (Vec<Option<AddressableRange>>, Vec<(u64, Extent)>) {
     let state = backend.state();
     let mut met: Vec<(u64, Extent)> = Vec::with_capacity(16);
     let extents = given.iter().map(|given| {
@@ -395,7 +399,7 @@ fn extents(
 }
 
 /// Address and size of each variable of a module, and how much of it can be read. None if it cannot be read.
-fn reaches(backend: &CudaBackend, code: &Code, device: Device) -> Vec<Option<(u64, u64, Reach)>> {
+fn reaches(backend: &CudaBackend, code: &Code, device: Device) -> Vec<Option<(u64, u64, AddressableRange)>> {
     if code.variables.is_empty() {
         return Vec::new();
     }

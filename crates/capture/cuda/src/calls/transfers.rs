@@ -11,7 +11,7 @@ use crate::{
     enqueue::{PendingCommand, StreamTarget},
     raw::{self, Call},
     stream_guard::StreamGuard,
-    table::{CallKind, Dims, Ends, Function},
+    table::{CallKind, CopyEnds, Dims, Function},
 };
 
 /// A copy or a fill.
@@ -19,7 +19,7 @@ pub fn transfer(
     backend: &CudaBackend,
     function: &Function,
     call: Call<'_>,
-    place: &StreamTarget,
+    target: &StreamTarget,
     guard: StreamGuard,
 ) -> Option<PendingCommand> {
     // SAFETY: the function has these words, as the table says.
@@ -32,7 +32,7 @@ pub fn transfer(
         CallKind::CopyBatch(_) => {
             // SAFETY: the program's call passes that many of each.
             let pieces = unsafe { many([word(0), word(1), word(2)], word(3)) };
-            memory.copy(function.name, Ends::Any, &pieces)
+            memory.copy(function.name, CopyEnds::Any, &pieces)
         }
         // SAFETY: the program's call passes the structure there.
         CallKind::CopyBox(dims, _) => memory.copy_box(function.name, unsafe { BoxCopy::read(dims, word(0)) }),
@@ -50,21 +50,21 @@ pub fn transfer(
         }
         _ => return None,
     };
-    PendingCommand::new(backend, place, guard, |_| Ok(work.into()))
+    PendingCommand::new(backend, target, guard, |_| Ok(work.into()))
 }
 
 /// A copy from or to an array, whose bytes cannot be read.
-fn opaque_copy(name: &'static str, ends: Ends) -> CommandSpec {
+fn opaque_copy(name: &'static str, ends: CopyEnds) -> CommandSpec {
     let mut work = CommandSpec::transfer(operation(ends), name);
     work.push(Err(UncapturedReason::Opaque), Role::InOut);
     work
 }
 
-fn operation(ends: Ends) -> Operation {
+fn operation(ends: CopyEnds) -> Operation {
     match ends {
-        Ends::ToDevice => Operation::HostWrite,
-        Ends::ToHost => Operation::HostRead,
-        Ends::Within | Ends::Any => Operation::Copy,
+        CopyEnds::ToDevice => Operation::HostWrite,
+        CopyEnds::ToHost => Operation::HostRead,
+        CopyEnds::Within | CopyEnds::Any => Operation::Copy,
     }
 }
 
@@ -182,26 +182,26 @@ struct Memory<'a> {
 
 impl Memory<'_> {
     /// A copy of pieces.
-    fn copy(&self, name: &'static str, ends: Ends, pieces: &[(u64, u64, u64)]) -> CommandSpec {
+    fn copy(&self, name: &'static str, ends: CopyEnds, pieces: &[(u64, u64, u64)]) -> CommandSpec {
         let is_device = |address| match ends {
-            Ends::Any => self.is_device(address),
+            CopyEnds::Any => self.is_device(address),
             _ => true,
         };
         let first = pieces.first().copied().unwrap_or_default();
         let ends = match ends {
-            Ends::Any => match (is_device(first.1), is_device(first.0)) {
-                (false, true) => Ends::ToDevice,
-                (true, false) => Ends::ToHost,
-                _ => Ends::Within,
+            CopyEnds::Any => match (is_device(first.1), is_device(first.0)) {
+                (false, true) => CopyEnds::ToDevice,
+                (true, false) => CopyEnds::ToHost,
+                _ => CopyEnds::Within,
             },
             known => known,
         };
         let mut work = CommandSpec::transfer(operation(ends), name);
         for &(to, from, bytes) in pieces {
-            if ends != Ends::ToDevice && is_device(from) {
+            if ends != CopyEnds::ToDevice && is_device(from) {
                 work.push(self.part(from, bytes), Role::Input);
             }
-            if ends != Ends::ToHost && is_device(to) {
+            if ends != CopyEnds::ToHost && is_device(to) {
                 work.push(self.part(to, bytes), Role::Output);
             }
         }
@@ -216,9 +216,9 @@ impl Memory<'_> {
             _ => self.is_device(end.address),
         };
         let ends = match (is_device(&copy.from), is_device(&copy.to)) {
-            (false, true) => Ends::ToDevice,
-            (true, false) => Ends::ToHost,
-            _ => Ends::Within,
+            (false, true) => CopyEnds::ToDevice,
+            (true, false) => CopyEnds::ToHost,
+            _ => CopyEnds::Within,
         };
         let mut work = CommandSpec::transfer(operation(ends), name);
         for (end, role) in [(copy.from, Role::Input), (copy.to, Role::Output)] {
@@ -245,7 +245,7 @@ impl Memory<'_> {
 
     /// The memory from an address on. If it is unknown, the driver is asked: programs write variables of
     /// modules before they launch a kernel of the module.
-    fn reach(&self, address: u64, most: u64, bytes: u64) -> Option<crate::allocations::Reach> {
+    fn reach(&self, address: u64, most: u64, bytes: u64) -> Option<crate::allocations::AddressableRange> {
         let known = || self.backend.state().allocations.reach(address, self.device, most);
         known().or_else(|| {
             let (start, all) = self.backend.driver.range_of(address)?;
@@ -275,7 +275,8 @@ impl Memory<'_> {
             return Err(UncapturedReason::NoRoom);
         }
         let reach = self.reach(address, bytes, bytes);
-        let is_whole = |reach: &crate::allocations::Reach| reach.is_readable && reach.bytes == bytes;
+        let is_whole =
+            |reach: &crate::allocations::AddressableRange| reach.is_readable && reach.bytes == bytes;
         let reach = reach.filter(is_whole).ok_or(UncapturedReason::NoAccess)?;
         Ok(Range { space: reach.space, ..Range::boxed((address, bytes), 0, size, pitch) })
     }

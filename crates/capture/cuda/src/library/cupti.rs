@@ -1,14 +1,25 @@
 //! CUPTI: where it is found, and how the backend subscribes to its callbacks. A process has one CUPTI.
 
 use std::{
-    ffi::CStr,
+    ffi::{CStr, c_void},
     path::{Path, PathBuf},
     ptr,
     sync::OnceLock,
 };
 
-use super::{Callback, Cupti, Library, SUCCESS, Status};
+use tensortap_library::functions;
+
+use super::{Callback, Library, SUCCESS, Status};
 use crate::streams::ContextId;
+
+functions! {
+    /// Functions of CUPTI.
+    struct Cupti {
+        subscribe = "cuptiSubscribe": fn(*mut usize, Callback, *mut c_void) -> Status;
+        enable_callback = "cuptiEnableCallback": fn(u32, usize, u32, u32) -> Status;
+        get_context_id = "cuptiGetContextId": fn(usize, *mut u32) -> Status;
+    }
+}
 
 /// Why the backend cannot subscribe.
 pub enum SubscribeError {
@@ -23,9 +34,9 @@ static CUPTI: OnceLock<Cupti> = OnceLock::new();
 
 /// CUPTI's number of a context.
 pub fn number_of(context: usize) -> Option<ContextId> {
-    let (ask, mut number) = (CUPTI.get()?.context_id?, 0);
+    let (cupti, mut number) = (CUPTI.get()?, 0);
     // SAFETY: the context lives, and the pointer is a local variable.
-    let asked = unsafe { ask(context, &raw mut number) };
+    let asked = unsafe { (cupti.get_context_id)(context, &raw mut number) };
     (asked == SUCCESS).then_some(number)
 }
 
@@ -41,19 +52,16 @@ pub unsafe fn subscribe(
     wanted: impl Iterator<Item = (u32, u32)>,
 ) -> Result<(), SubscribeError> {
     let cupti = find_cupti().map(|found| CUPTI.get_or_init(|| found)).ok_or(SubscribeError::NoCupti)?;
-    let (Some(subscribe), Some(enable)) = (cupti.subscribe, cupti.enable) else {
-        return Err(SubscribeError::NoCupti);
-    };
     let mut subscriber = 0;
     // SAFETY: the caller's guarantee.
-    let status = unsafe { subscribe(&raw mut subscriber, function, ptr::null_mut()) };
+    let status = unsafe { (cupti.subscribe)(&raw mut subscriber, function, ptr::null_mut()) };
     if status != SUCCESS {
         return Err(SubscribeError::Refused(status));
     }
     for (domain, id) in wanted {
         // A driver function that this CUPTI does not know does not exist in its driver either.
         // SAFETY: the subscriber was created above.
-        let _ = unsafe { enable(1, subscriber, domain, id) };
+        let _ = unsafe { (cupti.enable_callback)(1, subscriber, domain, id) };
     }
     Ok(())
 }
@@ -73,7 +81,7 @@ fn find_cupti() -> Option<Cupti> {
         files.filter(|file| file.is_file()).find_map(|file| Library::open(file).ok())
     };
     let usual = || CUPTI_NAMES.iter().find_map(|name| Library::open(file(name)).ok());
-    loaded.or_else(named).or_else(nearby).or_else(usual).map(Cupti::of)
+    loaded.or_else(named).or_else(nearby).or_else(usual).and_then(|library| Cupti::find(library).ok())
 }
 
 fn file(name: &CStr) -> String {

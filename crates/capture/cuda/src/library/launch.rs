@@ -2,8 +2,7 @@
 
 use std::{ffi::c_void, ptr};
 
-use super::{Driver, NOT_FOUND, Status};
-use crate::raw::{LaunchAttribute, LaunchConfig};
+use super::{Driver, LaunchAttribute, LaunchConfig, Status};
 
 impl Driver {
     /// Launches a kernel with one parameter: these bytes.
@@ -17,12 +16,10 @@ impl Driver {
         stream: usize,
         parameter: &[u8],
     ) -> Status {
-        let mut parameters = [parameter.as_ptr().cast::<c_void>()];
-        let Some(call) = self.launch else { return NOT_FOUND };
+        let mut parameters = [start_of(parameter)];
+        let (to, extra) = (parameters.as_mut_ptr(), ptr::null_mut());
         // SAFETY: the caller's guarantee. The driver has copied the parameter when the call returns.
-        unsafe {
-            call(kernel, groups, 1, 1, group, 1, 1, 0, stream, parameters.as_mut_ptr(), ptr::null_mut())
-        }
+        unsafe { self.functions.launch_kernel(kernel, groups, 1, 1, group, 1, 1, 0, stream, to, extra) }
     }
 
     /// As [`Driver::launch`], but the kernel may begin when its predecessor in the stream triggers it.
@@ -36,23 +33,28 @@ impl Driver {
         stream: usize,
         parameter: &[u8],
     ) -> Status {
-        let mut parameters = [parameter.as_ptr().cast::<c_void>()];
-        let attribute = LaunchAttribute::set(LaunchAttribute::PROGRAMMATIC);
-        let both = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let mut parameters = [start_of(parameter)];
+        let attribute = LaunchAttribute::new(LaunchAttribute::PROGRAMMATIC, &[1]);
         let config = LaunchConfig {
-            sizes: [both(groups, 1), both(1, group), both(1, 1)],
-            shared: 0,
-            stream: stream as u64,
-            attributes: (&raw const attribute).expose_provenance() as u64,
+            grid: [groups, 1, 1],
+            group: [group, 1, 1],
+            shared_bytes: 0,
+            stream,
+            attributes: &raw const attribute,
             attribute_count: 1,
         };
-        let Some(call) = self.launch_with else { return NOT_FOUND };
+        let (to, extra) = (parameters.as_mut_ptr(), ptr::null_mut());
         // SAFETY: the caller's guarantee. The driver has copied everything when the call returns.
-        unsafe { call(&raw const config, kernel, parameters.as_mut_ptr(), ptr::null_mut()) }
+        unsafe { self.functions.launch_kernel_ex(&raw const config, kernel, to, extra) }
     }
 
     /// Whether launches may begin early.
     pub fn launches_early(&self) -> bool {
-        self.launch_with.is_some()
+        self.functions.has("cuLaunchKernelEx")
     }
+}
+
+/// The address of a parameter, which the driver only reads.
+fn start_of(parameter: &[u8]) -> *mut c_void {
+    parameter.as_ptr().cast_mut().cast()
 }

@@ -51,12 +51,12 @@ struct StreamQueue {
     /// The first one, once it is complete.
     first: Option<HeadSnapshot>,
     /// Those after it, in stream order.
-    sides: VecDeque<PendingSnapshot>,
+    pending: VecDeque<PendingSnapshot>,
 }
 
 /// A complete snapshot whose new content is recorded. The rest of it may wait for content of other snapshots.
 struct HeadSnapshot {
-    side: PendingSnapshot,
+    snapshot: PendingSnapshot,
     findings: Findings,
     /// By result slot, the range that the new content was recorded with.
     recorded_with: Vec<Option<usize>>,
@@ -67,10 +67,10 @@ struct HeadSnapshot {
 
 #[derive(Default)]
 struct Harvest {
-    lines: HashMap<u64, StreamQueue>,
+    queues: HashMap<u64, StreamQueue>,
     /// Reused buffer for new snapshots.
     accepted: Vec<PendingSnapshot>,
-    moving: PayloadTransfers,
+    transfers: PayloadTransfers,
     /// Which content the dump has, or will have.
     contents: StoredContent,
 }
@@ -78,7 +78,7 @@ struct Harvest {
 impl Harvest {
     fn run(&mut self, backend: &CudaBackend, snapshots: &Snapshots) {
         // Pinning takes a while, so it is done before the first content arrives.
-        backend.snapshots.devices().iter().for_each(|device| self.moving.register(backend, device));
+        backend.snapshots.devices().iter().for_each(|device| self.transfers.register(backend, device));
         let (mut pause, mut still_since) = (SHORTEST, Instant::now());
         loop {
             self.accept_new(backend, snapshots);
@@ -88,7 +88,7 @@ impl Harvest {
                 snapshots.inbox().progress += 1;
                 continue;
             }
-            let is_idle = self.lines.is_empty() && self.moving.is_empty();
+            let is_idle = self.queues.is_empty() && self.transfers.is_empty();
             if snapshots.closing.is_raised() && (is_idle || still_since.elapsed() > WAIT_LIMIT) {
                 // Snapshots that wait for content of others stop waiting. They may have new content
                 // themselves.
@@ -112,24 +112,24 @@ impl Harvest {
     /// Takes new snapshots from the inbox.
     fn accept_new(&mut self, backend: &CudaBackend, snapshots: &Snapshots) {
         // The buffer of the last turn becomes the new inbox.
-        let mut sides = std::mem::take(&mut self.accepted);
-        std::mem::swap(&mut snapshots.inbox().sides, &mut sides);
-        for side in sides.drain(..) {
-            let mut running = side.shared.running();
+        let mut pending = std::mem::take(&mut self.accepted);
+        std::mem::swap(&mut snapshots.inbox().pending, &mut pending);
+        for snapshot in pending.drain(..) {
+            let mut running = snapshot.shared.running();
             if !running.is_over {
                 snapshots.record(backend, |recorder| running.record_known(recorder));
             }
             drop(running);
-            self.lines.entry(side.stream).or_default().sides.push_back(side);
+            self.queues.entry(snapshot.stream).or_default().pending.push_back(snapshot);
         }
-        self.accepted = sides;
+        self.accepted = pending;
     }
 
     /// Sleeps until a snapshot arrives or the process ends.
     fn sleep(&mut self, snapshots: &Snapshots) {
         let mut inbox = snapshots.inbox();
         inbox.sleeps = true;
-        while inbox.sides.is_empty() && !snapshots.closing.is_raised() {
+        while inbox.pending.is_empty() && !snapshots.closing.is_raised() {
             inbox = snapshots.changed.wait(inbox).unwrap_or_else(PoisonError::into_inner);
         }
         inbox.sleeps = false;
@@ -139,15 +139,15 @@ impl Harvest {
     /// other snapshots.
     fn step(&mut self, backend: &CudaBackend, snapshots: &Snapshots, patience: Duration) -> bool {
         let mut lost = Vec::new();
-        let mut has_moved = self.moving.settle(backend, &mut lost);
+        let mut has_moved = self.transfers.settle(backend, &mut lost);
         self.lose(backend, None, lost);
-        let mut lines = std::mem::take(&mut self.lines);
+        let mut queues = std::mem::take(&mut self.queues);
         // A stream may wait for content that another stream brings in this turn. So nothing is treated as
         // lost before all streams were looked at.
         loop {
             let mut moved = false;
-            for line in lines.values_mut() {
-                while self.advance(backend, snapshots, line) {
+            for queue in queues.values_mut() {
+                while self.advance(backend, snapshots, queue) {
                     moved = true;
                 }
             }
@@ -156,16 +156,16 @@ impl Harvest {
             }
             has_moved = true;
         }
-        for line in lines.values_mut() {
-            if let Some(first) = line.first.take_if(|first| first.since.elapsed() >= patience) {
+        for queue in queues.values_mut() {
+            if let Some(first) = queue.first.take_if(|first| first.since.elapsed() >= patience) {
                 let missing = self.missing(&first.findings);
                 self.lose(backend, None, missing);
                 self.finish(backend, snapshots, &first);
                 has_moved = true;
             }
         }
-        lines.retain(|_, line| line.first.is_some() || !line.sides.is_empty());
-        self.lines = lines;
+        queues.retain(|_, queue| queue.first.is_some() || !queue.pending.is_empty());
+        self.queues = queues;
         has_moved
     }
 
@@ -175,15 +175,15 @@ impl Harvest {
     /// rest of the snapshot waits. A device treats content as stored only if it was new in an earlier
     /// snapshot. So the oldest content that is waited for is always in a snapshot that is first in its stream
     /// or not complete yet. This is why streams never wait for each other in a circle.
-    fn advance(&mut self, backend: &CudaBackend, snapshots: &Snapshots, line: &mut StreamQueue) -> bool {
-        if let Some(first) = line.first.take_if(|first| self.missing(&first.findings).is_empty()) {
+    fn advance(&mut self, backend: &CudaBackend, snapshots: &Snapshots, queue: &mut StreamQueue) -> bool {
+        if let Some(first) = queue.first.take_if(|first| self.missing(&first.findings).is_empty()) {
             self.finish(backend, snapshots, &first);
             return true;
         }
-        let is_next =
-            line.first.is_none() && line.sides.front().is_some_and(|side| side.is_complete(snapshots));
-        let Some(side) = line.sides.pop_front_if(|_| is_next) else { return false };
-        line.first = Some(self.begin(backend, snapshots, side));
+        let is_next = queue.first.is_none()
+            && queue.pending.front().is_some_and(|snapshot| snapshot.is_complete(snapshots));
+        let Some(snapshot) = queue.pending.pop_front_if(|_| is_next) else { return false };
+        queue.first = Some(self.begin(backend, snapshots, snapshot));
         true
     }
 
@@ -195,46 +195,51 @@ impl Harvest {
     }
 
     /// Records the new content of a snapshot, and frees its working memory.
-    fn begin(&mut self, backend: &CudaBackend, snapshots: &Snapshots, side: PendingSnapshot) -> HeadSnapshot {
-        let findings = side.findings(snapshots);
-        side.give_back(snapshots);
-        let (mut recorded_with, mut recorded) = (vec![None; side.kept.len()], Vec::new());
-        for (slot, (kept, recorded_with)) in side.kept.iter().zip(&mut recorded_with).enumerate() {
+    fn begin(
+        &mut self,
+        backend: &CudaBackend,
+        snapshots: &Snapshots,
+        snapshot: PendingSnapshot,
+    ) -> HeadSnapshot {
+        let findings = snapshot.findings(snapshots);
+        snapshot.give_back(snapshots);
+        let (mut recorded_with, mut recorded) = (vec![None; snapshot.kept.len()], Vec::new());
+        for (slot, (kept, recorded_with)) in snapshot.kept.iter().zip(&mut recorded_with).enumerate() {
             let Some(kept) = *kept else { continue };
-            let (found, decision) = findings[side.plan.slots.firsts()[slot]];
+            let (found, decision) = findings[snapshot.plan.slots.firsts()[slot]];
             if is_new(decision) {
                 *recorded_with =
-                    self.record_new(backend, &side, (slot, kept), (&found, decision), &mut recorded);
+                    self.record_new(backend, &snapshot, (slot, kept), (&found, decision), &mut recorded);
             } else {
-                give(&side.device, kept);
+                give(&snapshot.device, kept);
             }
         }
-        HeadSnapshot { side, findings, recorded_with, recorded, since: Instant::now() }
+        HeadSnapshot { snapshot, findings, recorded_with, recorded, since: Instant::now() }
     }
 
     /// Records the rest of a snapshot.
     fn finish(&mut self, backend: &CudaBackend, snapshots: &Snapshots, first: &HeadSnapshot) {
-        let HeadSnapshot { side, findings, recorded_with, recorded, .. } = first;
-        let mut running = side.shared.running();
+        let HeadSnapshot { snapshot, findings, recorded_with, recorded, .. } = first;
+        let mut running = snapshot.shared.running();
         if running.is_over {
             return;
         }
         if snapshots.wants_payloads {
             for (place, (found, _)) in findings.iter().enumerate() {
-                let by = recorded_with.get(side.plan.slots.of(place)).copied().flatten();
+                let by = recorded_with.get(snapshot.plan.slots.of(place)).copied().flatten();
                 if by != Some(place) && !recorded.contains(&place) {
                     let (command, is_brought) = (&mut running.command, by.is_some());
-                    self.record_rest(backend, snapshots, (side.stage, place), command, found, is_brought);
+                    self.record_rest(backend, snapshots, (snapshot.stage, place), command, found, is_brought);
                 }
             }
         } else {
             let (command, found) = (&mut running.command, findings.iter().map(|(found, _)| *found));
-            snapshots.record(backend, |recorder| command.record_hashes(recorder, side.stage, found));
+            snapshots.record(backend, |recorder| command.record_hashes(recorder, snapshot.stage, found));
         }
         let command = &mut running.command;
-        snapshots.record(backend, |recorder| command.finish_stage(recorder, side.stage));
+        snapshots.record(backend, |recorder| command.finish_stage(recorder, snapshot.stage));
         // A thread that waits for the command polls the ticket word, so no notification is needed.
-        running.is_over = side.stage == DumpStage::AfterCompletion;
+        running.is_over = snapshot.stage == DumpStage::AfterCompletion;
     }
 
     /// Records new content with the first of its ranges that accepts it, and returns that range. Filters may
@@ -242,18 +247,20 @@ impl Harvest {
     fn record_new(
         &mut self,
         backend: &CudaBackend,
-        side: &PendingSnapshot,
+        snapshot: &PendingSnapshot,
         (slot, kept): (usize, RingSlot),
         (found, decision): (&ContentDigest, Decision),
         recorded: &mut Vec<usize>,
     ) -> Option<usize> {
-        let mut running = side.shared.running();
+        let mut running = snapshot.shared.running();
         // If the driver refused the command, nothing is recorded.
         let is_over = running.is_over;
-        for place in side.ranges_of(slot).filter(|_| !is_over) {
-            let Ok(Some((task, tensor))) = running.command.device_tensor(side.stage, place) else { continue };
+        for place in snapshot.ranges_of(slot).filter(|_| !is_over) {
+            let Ok(Some((task, tensor))) = running.command.device_tensor(snapshot.stage, place) else {
+                continue;
+            };
             let pending =
-                self.patiently(backend, |recorder| recorder.incoming(task, side.stage, &tensor, found));
+                self.patiently(backend, |recorder| recorder.incoming(task, snapshot.stage, &tensor, found));
             let Some(Some(partial)) = pending else {
                 // A range that accepts no content has been recorded as far as it is wanted.
                 if pending.is_some() {
@@ -266,14 +273,14 @@ impl Harvest {
                 self.contents.insert(found.hash);
             }
             let mut lost = Vec::new();
-            self.moving.begin(backend, &side.device, partial, (kept, found.hash), &mut lost);
-            self.lose(backend, Some(&side.device), lost);
+            self.transfers.begin(backend, &snapshot.device, partial, (kept, found.hash), &mut lost);
+            self.lose(backend, Some(&snapshot.device), lost);
             return Some(place);
         }
         drop(running);
         // A filter left it out, or no range accepts it.
-        give(&side.device, kept);
-        self.lose(backend, Some(&side.device), vec![found.hash]);
+        give(&snapshot.device, kept);
+        self.lose(backend, Some(&snapshot.device), vec![found.hash]);
         None
     }
 
@@ -331,9 +338,9 @@ impl Harvest {
         loop {
             match backend.snapshots.record(backend, |recorder| Ok(call(recorder)))? {
                 Ok(answer) => return Some(answer),
-                Err(RecordError::CommitFirst) if !self.moving.is_empty() => {
+                Err(RecordError::CommitFirst) if !self.transfers.is_empty() => {
                     let mut lost = Vec::new();
-                    if !self.moving.settle(backend, &mut lost) {
+                    if !self.transfers.settle(backend, &mut lost) {
                         std::thread::sleep(SHORTEST);
                     }
                     self.lose(backend, None, lost);
@@ -366,26 +373,26 @@ impl Harvest {
 
     /// Records snapshots that are not complete by now as not captured.
     fn end(&mut self, backend: &CudaBackend, snapshots: &Snapshots) {
-        let lines = std::mem::take(&mut self.lines);
-        if !lines.is_empty() {
+        let queues = std::mem::take(&mut self.queues);
+        if !queues.is_empty() {
             backend.note_once(
                 "some commands were still running when the process ended: their results are not captured",
             );
         }
-        for side in lines.into_values().flat_map(|line| line.sides) {
-            let mut running = side.shared.running();
+        for snapshot in queues.into_values().flat_map(|queue| queue.pending) {
+            let mut running = snapshot.shared.running();
             if running.is_over {
                 continue;
             }
             let ranges: Vec<_> = running
                 .command
-                .captured_at(side.stage)
+                .captured_at(snapshot.stage)
                 .map(|range| (range.arg, Role::InOut, range.name))
                 .collect();
             let task = running.command.task();
             snapshots.record(backend, |recorder| {
                 ranges.into_iter().try_for_each(|range| {
-                    recorder.not_captured(task, side.stage, range, UncapturedReason::NoAccess).map(|_| ())
+                    recorder.not_captured(task, snapshot.stage, range, UncapturedReason::NoAccess).map(|_| ())
                 })
             });
         }
