@@ -5,6 +5,7 @@ use std::{
     process::Command,
 };
 
+use object::Object as _;
 use tensortap_format::Dump;
 
 use crate::compile::{library, source};
@@ -101,6 +102,21 @@ fn builds_programs_with_pkg_config_shared_and_static() {
             "{kind}: only the shared kind needs the library at run time"
         );
     }
+}
+
+#[test]
+fn installed_libraries_have_no_unneeded_symbols() {
+    let dir = tempfile::tempdir().unwrap();
+    let prefix = installed(dir.path());
+    let Some(_) = run(Command::new("strip").arg("--version"), "stripped libraries") else { return };
+    let symbols = |path: &Path| {
+        let bytes = std::fs::read(path).unwrap();
+        object::File::parse(bytes.as_slice()).unwrap().symbols().count()
+    };
+    assert!(symbols(&library()) > 0);
+    assert_eq!(symbols(&prefix.join("lib/libtensortap.so")), 0);
+    let bytes = |path: &Path| std::fs::metadata(path).unwrap().len();
+    assert!(bytes(&prefix.join("lib/libtensortap.a")) < bytes(&library().with_file_name("libtensortap.a")));
 }
 
 #[test]
