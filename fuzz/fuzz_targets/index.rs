@@ -44,14 +44,14 @@ fn forged(mut input: &[u8]) -> Vec<u8> {
     let mut seq = 0;
     while let [count, thread, words, rest @ ..] = input {
         let bytes = (usize::from(*words) * 8).min(rest.len() / 8 * 8);
-        let (body, behind) = rest.split_at(bytes);
+        let (body, after) = rest.split_at(bytes);
         let is_footer = *thread == 255;
         let magic: &[u8; 4] = if is_footer { b"TEND" } else { b"TFRM" };
         let count = if is_footer { 0 } else { u64::from(*count) };
         let thread = if is_footer { 0 } else { u32::from(thread % 4) };
         frame(&mut file, magic, thread, count, seq, body);
         seq += count;
-        input = behind;
+        input = after;
     }
     file
 }

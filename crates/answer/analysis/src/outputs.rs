@@ -8,7 +8,7 @@ mod memory;
 use tensortap_abi::{DType, TaskId};
 use tensortap_format::{ArgumentSnapshot, Dump, FormatError, OrchestrationArg, Status};
 use tensortap_geometry::Layout;
-use tensortap_judge::{Content, Depth, Detail, Outcome, Rule, Subject, Tolerance, Verdict};
+use tensortap_judge::{Content, Depth, Detail, Outcome, Rule, RuleSubject, Tolerance, Verdict};
 use tensortap_values::content_hash;
 
 use crate::compare::{GONE, Side, compare, damage, detail, record_side, unless_gone};
@@ -335,6 +335,6 @@ fn rule_of(expected: &ExpectedOutput<'_>, last: Option<&Writer>, options: &DiffO
     let task_id = last.map_or(String::new(), |writer| TaskId(writer.task_id).to_string());
     let kernels: Vec<&str> = last.iter().flat_map(|writer| &writer.kernels).map(String::as_str).collect();
     let arg_index = last.map_or(0, |writer| u32::from(writer.arg_index));
-    let subject = Subject { task_id: &task_id, kernels: &kernels, arg_index, dtype: expected.dtype };
+    let subject = RuleSubject { task_id: &task_id, kernels: &kernels, arg_index, dtype: expected.dtype };
     options.rules.rule_declared(&subject, expected.tolerance)
 }

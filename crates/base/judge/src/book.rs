@@ -1,7 +1,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::metrics::{Rule, Tolerance};
-use crate::rules::{Profile, Rules, Subject};
+use crate::rules::{Profile, RuleSubject, Rules};
 
 /// Chooses the rule of every record, in this order: the first matching rule of a rules file, the profile
 /// `bitexact` (except for replaced kernels), explicitly given tolerances, the kernel's tolerance, the dtype's default.
@@ -31,7 +31,7 @@ impl RuleBook {
 
     /// The rule of a record.
     #[must_use]
-    pub fn rule(&self, subject: &Subject<'_>) -> Rule {
+    pub fn rule(&self, subject: &RuleSubject<'_>) -> Rule {
         // For a mix task, the widest tolerance: it is not known which of its kernels wrote the argument.
         let declared = subject.kernels.iter().filter_map(|name| self.kernels.get(*name)).copied();
         self.rule_declared(subject, declared.reduce(Tolerance::wider))
@@ -39,7 +39,7 @@ impl RuleBook {
 
     /// The rule of a record whose tolerance is declared by something other than a kernel.
     #[must_use]
-    pub fn rule_declared(&self, subject: &Subject<'_>, declared: Option<Tolerance>) -> Rule {
+    pub fn rule_declared(&self, subject: &RuleSubject<'_>, declared: Option<Tolerance>) -> Rule {
         let dtype = subject.dtype;
         if let Some(rule) = self.rules.first_match(subject) {
             return rule;
@@ -64,13 +64,14 @@ mod tests {
 
     #[test]
     fn the_most_specific_rule_decides() {
-        let of = |dtype| Subject { task_id: "0x7", kernels: &["mul"], arg_index: 0, dtype };
+        let of = |dtype| RuleSubject { task_id: "0x7", kernels: &["mul"], arg_index: 0, dtype };
         let mut book = RuleBook::default();
         assert_eq!(book.rule(&of(DType::Float32)), Rule::for_dtype(DType::Float32));
         book.kernels.insert("mul".into(), Tolerance { rtol: 0.5, atol: 0.25 });
         assert_eq!(book.rule(&of(DType::Float32)).predicate, Predicate::Close { rtol: 0.5, atol: 0.25 });
         book.kernels.insert("add".into(), Tolerance { rtol: 0.25, atol: 0.5 });
-        let mix = Subject { task_id: "0x7", kernels: &["mul", "add"], arg_index: 0, dtype: DType::Float32 };
+        let mix =
+            RuleSubject { task_id: "0x7", kernels: &["mul", "add"], arg_index: 0, dtype: DType::Float32 };
         assert_eq!(book.rule(&mix).predicate, Predicate::Close { rtol: 0.5, atol: 0.5 });
         book.rtol = Some(0.1);
         assert_eq!(book.rule(&of(DType::Float32)).predicate, Predicate::Close { rtol: 0.1, atol: 0.0 });
@@ -78,7 +79,7 @@ mod tests {
         assert_eq!(book.rule(&of(DType::Int8)).predicate, Predicate::BitExact);
         book.replaced.insert("mul".into());
         assert_eq!(book.rule(&of(DType::Float32)).predicate, Predicate::Close { rtol: 0.1, atol: 0.0 });
-        assert_eq!(book.rule(&Subject { kernels: &["add"], ..mix }).predicate, Predicate::BitExact);
+        assert_eq!(book.rule(&RuleSubject { kernels: &["add"], ..mix }).predicate, Predicate::BitExact);
         book.rules = Rules::parse("[[rule]]\nfunc = 'mul'\nulps = 2\n", Profile::Default).unwrap();
         assert_eq!(book.rule(&of(DType::Int8)).predicate, Predicate::Ulps(2));
     }

@@ -37,5 +37,5 @@ pub use metrics::{
     SpecialCounts, Stream, TensorType, Tolerance, WORST_ELEMENTS, WorstElement, coordinate,
 };
 pub use outcome::{Depth, Evidence, Outcome, Verdict, compare, compare_bytes, compare_hashes, detail};
-pub use rules::{MAX_RULES_BYTES, Profile, Rules, RulesError, Subject};
+pub use rules::{MAX_RULES_BYTES, Profile, RuleSubject, Rules, RulesError};
 pub use side::{Content, InMemory, Payload, Side};

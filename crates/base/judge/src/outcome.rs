@@ -171,7 +171,7 @@ pub fn compare<P: Payload, Q: Payload<Error = P::Error>>(
     })
 }
 
-/// The outcome that equal hashes alone prove for two tensors of one dtype and shape; `None` if the rule needs
+/// The outcome that follows from equal hashes of two tensors of one dtype and shape; `None` if the rule needs
 /// more. [`compare`] has the same result.
 #[must_use]
 pub fn compare_hashes(tensor: &TensorType, hash: u128, golden: u128, rule: &Rule) -> Option<Outcome> {

@@ -19,7 +19,7 @@
 //!
 //! `task`, `func` and `arg` are regular expressions for the task id as spelled in the manifest, the names of
 //! the task's kernels (one must match) and the argument's index. Each must match the whole text; a missing
-//! one matches everything. A rule has exactly one of: `rtol` and `atol` (one alone leaves the other 0),
+//! one matches everything. A rule has exactly one of: `rtol` and `atol` (with only one, the other is 0),
 //! `ulps`, or `profile`. `nan_equal` and `small` are optional.
 
 use std::ops::Range;
@@ -82,7 +82,7 @@ pub enum RulesError {
 
 /// The argument that a rule is looked up for.
 #[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
+pub struct RuleSubject<'a> {
     /// Task id as spelled in the manifest.
     pub task_id: &'a str,
     /// Names of the task's kernels.
@@ -97,10 +97,10 @@ pub struct Subject<'a> {
 ///
 /// ```
 /// use tensortap_abi::DType;
-/// use tensortap_judge::{Predicate, Profile, Rules, Subject};
+/// use tensortap_judge::{Predicate, Profile, Rules, RuleSubject};
 ///
 /// let rules = Rules::parse("[[rule]]\nfunc = 'add'\nulps = 2\n", Profile::Default)?;
-/// let subject = |kernels| Subject { task_id: "0x0000000000000007", kernels, arg_index: 2, dtype: DType::Float32 };
+/// let subject = |kernels| RuleSubject { task_id: "0x0000000000000007", kernels, arg_index: 2, dtype: DType::Float32 };
 /// assert_eq!(rules.rule_for(&subject(&["mul", "add"])).predicate, Predicate::Ulps(2));
 /// assert_eq!(rules.rule_for(&subject(&["add_one"])).predicate, Predicate::Close { rtol: 1.3e-6, atol: 1e-5 });
 /// # Ok::<(), tensortap_judge::RulesError>(())
@@ -180,13 +180,13 @@ impl Rules {
 
     /// The rule of an argument.
     #[must_use]
-    pub fn rule_for(&self, subject: &Subject<'_>) -> Rule {
+    pub fn rule_for(&self, subject: &RuleSubject<'_>) -> Rule {
         self.first_match(subject).unwrap_or_else(|| self.profile.rule(subject.dtype))
     }
 
     /// The first matching rule of the file for an argument, if any.
     #[must_use]
-    pub fn first_match(&self, subject: &Subject<'_>) -> Option<Rule> {
+    pub fn first_match(&self, subject: &RuleSubject<'_>) -> Option<Rule> {
         let entry = self.entries.iter().find(|entry| entry.matches(subject))?;
         let rule = match entry.criterion {
             Criterion::Predicate(predicate) => Rule { predicate, ..Rule::for_dtype(subject.dtype) },
@@ -198,7 +198,7 @@ impl Rules {
 }
 
 impl Entry {
-    fn matches(&self, subject: &Subject<'_>) -> bool {
+    fn matches(&self, subject: &RuleSubject<'_>) -> bool {
         let fits = |pattern: &Option<Regex>, text: &str| {
             pattern.as_ref().is_none_or(|pattern| pattern.is_match(text))
         };

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tensortap_abi::{DType, DumpStage, SLOTS_PER_TASK, TaskId};
 use tensortap_format::Argument;
-use tensortap_judge::{Predicate, Rule, RuleBook, Subject};
+use tensortap_judge::{Predicate, Rule, RuleBook, RuleSubject};
 
 use crate::graph::TaskGraph;
 
@@ -72,7 +72,7 @@ impl<'a> RuleTable<'a> {
         let task = self.graph.task(kind);
         let (task_id, names) = (TaskId(task.task_id).to_string(), task.kernel_names());
         let kernels: Vec<&str> = names.iter().map(String::as_str).collect();
-        self.book.rule(&Subject { task_id: &task_id, kernels: &kernels, arg_index: arg_index.into(), dtype })
+        self.book.rule(&RuleSubject { task_id: &task_id, kernels: &kernels, arg_index: arg_index.into(), dtype })
     }
 }
 

@@ -31,7 +31,7 @@ impl Bytes<'_> {
         self.dump_dtype == self.golden_dtype
     }
 
-    /// Whether equal bytes alone prove that every element passes.
+    /// Whether equal bytes are enough to prove that every element passes.
     pub(super) fn pass_by_bytes(&self, test: &Test) -> bool {
         let nan_passes = test.nan_equal || test.same_bits || !self.dump_dtype.is_float();
         self.same_dtype() && nan_passes && self.dump == self.golden

@@ -48,14 +48,15 @@ pub struct Stream<'c, P> {
     comparison: &'c Comparison,
     pass: P,
     first: u64,
-    /// First element that was not taken yet; elements in the carry count as taken.
+    /// First element that was not taken yet; pending elements count as taken.
     next: u64,
     /// The beginning of an incomplete block.
-    carry: Carry,
+    pending: PendingBytes,
 }
 
+/// Bytes of both sides that wait for the rest of their block.
 #[derive(Default)]
-struct Carry {
+struct PendingBytes {
     dump: Vec<u8>,
     golden: Vec<u8>,
     count: usize,
@@ -68,7 +69,7 @@ impl<'c, P: Pass> Stream<'c, P> {
             return Err(CompareError::PartStart { first, block: BLOCK, numel });
         }
         let pass = P::new(comparison, first / block);
-        Ok(Self { comparison, pass, first, next: first, carry: Carry::default() })
+        Ok(Self { comparison, pass, first, next: first, pending: PendingBytes::default() })
     }
 
     /// Takes the next elements of both sides: the same number of whole elements, and whole bytes of 4-bit
@@ -80,7 +81,7 @@ impl<'c, P: Pass> Stream<'c, P> {
         let mut left = self.comparison.elements_of_chunk(self.next, dump, golden)?;
         let (mut dump, mut golden) = (dump, golden);
         while left > 0 {
-            let count = left.min(BLOCK - self.carry.count);
+            let count = left.min(BLOCK - self.pending.count);
             let (dump_bytes, golden_bytes) = self.comparison.bytes_of(count);
             let (head, golden_head);
             (head, dump) = dump.split_at(dump_bytes);
@@ -94,20 +95,20 @@ impl<'c, P: Pass> Stream<'c, P> {
     /// Takes elements within one block.
     fn take(&mut self, dump: &[u8], golden: &[u8], count: usize) {
         self.next += count as u64;
-        let ends_block = self.carry.count + count == BLOCK || self.next == self.comparison.numel();
-        if ends_block && self.carry.count == 0 {
+        let ends_block = self.pending.count + count == BLOCK || self.next == self.comparison.numel();
+        if ends_block && self.pending.count == 0 {
             self.block(dump, golden, count);
             return;
         }
-        self.carry.dump.extend_from_slice(dump);
-        self.carry.golden.extend_from_slice(golden);
-        self.carry.count += count;
+        self.pending.dump.extend_from_slice(dump);
+        self.pending.golden.extend_from_slice(golden);
+        self.pending.count += count;
         if ends_block {
-            let mut carry = std::mem::take(&mut self.carry);
-            self.block(&carry.dump, &carry.golden, carry.count);
-            carry.dump.clear();
-            carry.golden.clear();
-            self.carry = Carry { count: 0, ..carry };
+            let mut pending = std::mem::take(&mut self.pending);
+            self.block(&pending.dump, &pending.golden, pending.count);
+            pending.dump.clear();
+            pending.golden.clear();
+            self.pending = PendingBytes { count: 0, ..pending };
         }
     }
 
@@ -129,11 +130,11 @@ impl<'c, P: Pass> Stream<'c, P> {
     /// # Errors
     /// The part begins elsewhere.
     pub fn join(&mut self, part: Stream<'c, P>) -> Result<(), CompareError> {
-        if part.first != self.next || self.carry.count > 0 {
+        if part.first != self.next || self.pending.count > 0 {
             return Err(CompareError::NotAdjacent { end: self.next, first: part.first });
         }
         self.pass.join(part.pass);
-        (self.next, self.carry) = (part.next, part.carry);
+        (self.next, self.pending) = (part.next, part.pending);
         Ok(())
     }
 

@@ -20,7 +20,7 @@ profile = 'bitexact'
 ";
 
 fn rule(rules: &Rules, task_id: &str, kernels: &[&str], arg_index: u32) -> Rule {
-    rules.rule_for(&Subject { task_id, kernels, arg_index, dtype: DType::Float16 })
+    rules.rule_for(&RuleSubject { task_id, kernels, arg_index, dtype: DType::Float16 })
 }
 
 #[test]

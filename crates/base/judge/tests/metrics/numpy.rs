@@ -82,7 +82,7 @@ fn metrics_equal_those_of_numpy() {
     let stored: Value = serde_json::from_str(&stored).unwrap();
     assert_eq!(compare_all(&stored), DType::ALL.len(), "every dtype is stored");
     if let Some(asked) = asked {
-        assert!(compare_all(&asked) >= 12, "numpy alone has twelve of the dtypes");
+        assert!(compare_all(&asked) >= 12, "numpy without extensions has twelve of the dtypes");
     }
 }
 
@@ -90,7 +90,7 @@ fn metrics_equal_those_of_numpy() {
 fn compare_all(answers: &Value) -> usize {
     let answers = answers["dtypes"].as_object().expect("an answer per dtype");
     for (name, answer) in answers {
-        let dtype = DType::parse(name).expect("one of ours");
+        let dtype = DType::parse(name).expect("a dtype of tensortap");
         let (dump, golden) = pair(dtype, NUMEL, seed(dtype));
         let metrics = flat(dtype, NUMEL, rule(dtype)).full(&dump, &golden, 2).unwrap();
         agree(name, &metrics, answer);
