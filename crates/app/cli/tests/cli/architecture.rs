@@ -1,4 +1,4 @@
-//! The code map of ARCHITECTURE.md agrees with the manifests, and crates depend only downwards.
+//! The code map of ARCHITECTURE.md and the page of dependencies agree with the manifests, and crates depend only downwards.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -35,23 +35,48 @@ impl Crate {
         root().join("crates").join(&self.group).join(&self.name)
     }
 
-    /// Folder names of the crates that this crate's own code uses and that its tests use.
+    /// Folder names of the crates that this crate's own code and build script use, and of those that its tests use.
     fn dependencies(&self) -> (Vec<String>, Vec<String>) {
-        let path = self.folder().join("Cargo.toml");
-        let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-        let manifest: toml::Table = text.parse().expect("a manifest");
-        let own_crates = |table: &str| {
-            let entries = manifest.get(table).and_then(toml::Value::as_table);
-            let names =
-                entries.into_iter().flat_map(toml::Table::keys).filter_map(|key| match key.as_str() {
-                    "tensortap" => Some("tensortap"),
-                    key => key.strip_prefix("tensortap-"),
-                });
+        let manifest = manifest(&self.folder().join("Cargo.toml"));
+        let own_crates = |kinds: &[&str]| {
+            let packages = packages(&manifest, kinds);
+            let names = packages.iter().filter_map(|package| folder_name(package));
             // A package may name itself, to choose features for its tests.
             names.filter(|name| *name != self.name).map(String::from).collect::<Vec<_>>()
         };
-        (own_crates("dependencies"), own_crates("dev-dependencies"))
+        (own_crates(&["dependencies", "build-dependencies"]), own_crates(&["dev-dependencies"]))
     }
+}
+
+fn manifest(path: &Path) -> toml::Table {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    text.parse().unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// The folder's name of a package of this workspace. None for a package of others.
+fn folder_name(package: &str) -> Option<&str> {
+    if package == "tensortap" { Some(package) } else { package.strip_prefix("tensortap-") }
+}
+
+/// Packages in tables of a manifest, such as `dependencies`, for all targets. A dependency with another name than its package
+/// counts as its package.
+fn packages(manifest: &toml::Table, kinds: &[&str]) -> Vec<String> {
+    let targets = manifest.get("target").and_then(toml::Value::as_table);
+    let targets = targets.into_iter().flat_map(toml::Table::values).filter_map(toml::Value::as_table);
+    let parts: Vec<&toml::Table> = [manifest].into_iter().chain(targets).collect();
+    let tables = kinds.iter().flat_map(|kind| parts.iter().filter_map(|part| part.get(*kind)?.as_table()));
+    let package = |(name, value): (&String, &toml::Value)| {
+        value.get("package").and_then(toml::Value::as_str).unwrap_or(name).to_owned()
+    };
+    tables.flatten().map(package).collect()
+}
+
+/// The manifest of every crate, of the fuzz targets and of the examples.
+fn manifests() -> Vec<toml::Table> {
+    let map = code_map(&page());
+    let crates = map.iter().map(|member| member.folder().join("Cargo.toml"));
+    let outside = ["fuzz/Cargo.toml", "examples/own-scenes/Cargo.toml"].map(|path| root().join(path));
+    crates.chain(outside).map(|path| manifest(&path)).collect()
 }
 
 /// The crates in the order of the code map, lowest first.
@@ -121,13 +146,54 @@ fn an_upward_edge_is_found() {
 }
 
 #[test]
+fn packages_of_all_tables_and_targets_are_found() {
+    let manifest = r#"
+        dependencies.tensortap-abi.workspace = true
+        dependencies.capi = { package = "tensortap-capi", path = "../capi" }
+        build-dependencies.tensortap = "1"
+        dev-dependencies.proptest = "1"
+        target.'cfg(unix)'.dependencies.libc = "0.2"
+        target.'cfg(loom)'.dev-dependencies.loom = "0.7"
+    "#;
+    let manifest = manifest.parse().expect("a manifest");
+    let found = packages(&manifest, &["dependencies", "build-dependencies"]);
+    assert_eq!(found, ["tensortap-capi", "tensortap-abi", "libc", "tensortap"]);
+    assert_eq!(packages(&manifest, &["dev-dependencies"]), ["proptest", "loom"]);
+    assert_eq!(
+        ["tensortap", "tensortap-capi", "libc"].map(folder_name),
+        [Some("tensortap"), Some("capi"), None]
+    );
+}
+
+#[test]
+fn the_page_of_dependencies_has_exactly_the_packages_of_others() {
+    let path = root().join("docs/reference/dependencies.md");
+    let page = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let first_cells = page.lines().filter_map(|line| line.strip_prefix('|')?.split('|').next());
+    let on_page: Vec<&str> = first_cells.flat_map(quoted).collect();
+    let kinds = ["dependencies", "build-dependencies", "dev-dependencies"];
+    let used: BTreeSet<String> = manifests().iter().flat_map(|manifest| packages(manifest, &kinds)).collect();
+    let others: BTreeSet<&str> =
+        used.iter().map(String::as_str).filter(|package| folder_name(package).is_none()).collect();
+    assert_eq!(on_page.iter().copied().collect::<BTreeSet<_>>(), others, "{}", path.display());
+    assert_eq!(on_page.len(), others.len(), "a package is listed twice in {on_page:?}");
+    let workspace = manifest(&root().join("Cargo.toml"));
+    let workspace = workspace["workspace"].as_table().expect("a table");
+    let offered = packages(workspace, &["dependencies"]);
+    let names: Vec<&String> = workspace["dependencies"].as_table().expect("a table").keys().collect();
+    assert_eq!(offered.iter().collect::<Vec<_>>(), names, "members see only the name of a package");
+    let unused: Vec<_> = offered.iter().filter(|package| !used.contains(*package)).collect();
+    assert!(unused.is_empty(), "no crate uses {unused:?} of the workspace's dependencies");
+}
+
+#[test]
 fn the_command_uses_only_the_public_library_query_and_what_it_serves() {
     let map = code_map(&page());
     let cli = map.iter().find(|member| member.name == "cli").expect("the command is a crate");
     let (used, by_tests) = cli.dependencies();
     assert_eq!(used, ["tensortap", "bench", "query", "test-scenes", "tui", "web"]);
     // Libraries of their own, which tests load into programs.
-    assert!(by_tests.iter().all(|name| ["cuda", "opencl"].contains(&name.as_str())), "{by_tests:?}");
+    assert_eq!(by_tests, ["capi", "cuda", "opencl"]);
 }
 
 #[test]
