@@ -8,7 +8,7 @@ use tensortap::analysis::graph::{TaskGraph, load};
 use tensortap::analysis::observation::{
     COUNTED, NAMED, Observation, ObservationCounts, UnattributedChange, UnattributedChanges,
 };
-use tensortap::format::{Argument, Dump, Record, role_name};
+use tensortap::format::{Argument, Dump, Record};
 
 use crate::number::{counted, counted_in, grouped};
 use crate::words::{arg_words, task_reference};
@@ -46,7 +46,7 @@ impl RoleChoice {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            RoleChoice::Known(role) => role_name(role),
+            RoleChoice::Known(role) => role.name(),
             RoleChoice::Observed(observed) => observed.name(),
         }
     }
@@ -119,7 +119,7 @@ pub fn observed_records(graph: &TaskGraph) -> HashMap<u64, Observation> {
 /// The role of an argument or, if unknown, the observation.
 #[must_use]
 pub fn role_word(graph: &TaskGraph, arg: Argument<'_>) -> &'static str {
-    graph.observed(arg).map_or(role_name(arg.role), Observation::name)
+    graph.observed(arg).map_or(arg.role.name(), Observation::name)
 }
 
 /// The role of a record's argument or, if unknown, the observation.
@@ -127,7 +127,7 @@ pub fn role_word(graph: &TaskGraph, arg: Argument<'_>) -> &'static str {
 pub fn record_role_word(graph: &TaskGraph, record: &Record) -> &'static str {
     let task = graph.tasks().find(record.task_key());
     let arg = task.and_then(|task| task.argument(record.arg_index));
-    arg.map_or(role_name(record.role), |arg| role_word(graph, arg))
+    arg.map_or(record.role.name(), |arg| role_word(graph, arg))
 }
 
 /// Why the writer of a changed argument is ambiguous: `unordered with it and using the same memory: task 0x5

@@ -236,10 +236,8 @@ impl Selection {
 
 /// Parses a stage as in selectors or as in the manifest.
 pub fn parse_stage(word: &str) -> Result<DumpStage, SelectorError> {
-    [DumpStage::BeforeDispatch, DumpStage::AfterCompletion]
-        .into_iter()
-        .find(|&stage| word == stage.name() || word == crate::stage_word(stage))
-        .ok_or(SelectorError::NoStage)
+    let by_word = || DumpStage::ALL.into_iter().find(|&stage| word == crate::stage_word(stage));
+    DumpStage::parse(word).or_else(by_word).ok_or(SelectorError::NoStage)
 }
 
 /// Parses an element type by its manifest name or short name. Case is ignored.

@@ -192,7 +192,7 @@ pub fn program_ended(dump: &Dump) -> Option<String> {
 }
 
 /// Describes tasks in flight: `2 tasks had not completed when the run ended: task 0x3 (spin), task 0x4
-/// (add)`, and how many tasks that wait for them had not started. If records of ends may be missing, says so
+/// (add)`, and how many tasks that wait for them had not started. If records of ends may be missing, reports this
 /// instead. `None` if all tasks completed.
 #[must_use]
 pub fn in_flight_words(graph: &TaskGraph) -> Option<String> {
@@ -229,7 +229,7 @@ pub fn in_flight_words(graph: &TaskGraph) -> Option<String> {
 pub fn uncaptured_words(by_reason: &[(UncapturedReason, u64)]) -> String {
     let all = by_reason.iter().map(|(_, count)| count).sum();
     let reasons: Vec<String> =
-        by_reason.iter().map(|(reason, count)| format!("{} ({})", reason.words(), grouped(*count))).collect();
+        by_reason.iter().map(|(reason, count)| format!("{} ({})", reason.text(), grouped(*count))).collect();
     format!("{} could not be captured: {}", counted(all, "argument"), reasons.join("; "))
 }
 

@@ -15,7 +15,7 @@ use tensortap_values::content_hash;
 
 use crate::capture::{Blob, Capture, CapturedRun, Content};
 use crate::case_file::{
-    CASE_FILE, CASE_KEY, CASE_KIND, CASE_VERSION, CaseAssumed, CaseContent, CaseFile, CaseLibrary,
+    CASE_FILE, CASE_KEY, CASE_KIND, CASE_VERSION, CaseAssumption, CaseContent, CaseFile, CaseLibrary,
     CaseScalar, CaseTensor, EXPECTS_CAPTURED, EXPECTS_REFERENCE, KERNELS_FOLDER, TENSORS_FILE, parse_hex,
 };
 use crate::{ArgReport, Grade, KernelCode, ReplayError};
@@ -162,8 +162,8 @@ fn brought(folder: Option<&Path>, case: &CaseFile) -> Result<Vec<KernelCode>, St
     Ok(brought)
 }
 
-fn assumed(said: &CaseAssumed) -> Result<ArgReport, String> {
-    let CaseAssumed { arg_index, grade, reason } = said;
+fn assumed(said: &CaseAssumption) -> Result<ArgReport, String> {
+    let CaseAssumption { arg_index, grade, reason } = said;
     let known = Grade::ALL.into_iter().find(|known| known.name() == grade);
     let grade = known.ok_or_else(|| format!("unknown grade `{grade}`"))?;
     Ok(ArgReport { arg_index: *arg_index, role: None, grade, reason: Some(reason.clone()) })
@@ -326,10 +326,7 @@ fn scalar<'c>(scalar: &'c CaseScalar, blank: &ArgumentRecord<'c>) -> Result<Argu
 
 fn tensor<'c>(tensor: &'c CaseTensor, blank: &ArgumentRecord<'c>) -> Result<ArgumentRecord<'c>, String> {
     let named = |reason: String| format!("argument {}: {reason}", tensor.arg_index);
-    let role = [Role::Input, Role::Output, Role::InOut]
-        .into_iter()
-        .find(|role| tensortap_format::role_name(*role) == tensor.role)
-        .ok_or_else(|| named(format!("unknown role `{}`", tensor.role)))?;
+    let role = Role::parse(&tensor.role).ok_or_else(|| named(format!("unknown role `{}`", tensor.role)))?;
     if tensor.shape.len() > MAX_DIMS || tensor.strides.len() != tensor.shape.len() {
         return Err(named("its shape and strides have different lengths, or too many dimensions".into()));
     }

@@ -57,7 +57,7 @@ pub struct CaseFile {
     pub libraries: Vec<CaseLibrary>,
     /// Facts that the capture lacked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub assumed: Vec<CaseAssumed>,
+    pub assumed: Vec<CaseAssumption>,
     /// Where device memory was mapped.
     #[serde(with = "hex")]
     pub device_base: u64,
@@ -108,7 +108,7 @@ pub struct CaseLibrary {
 
 /// An argument or context with an assumed value.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct CaseAssumed {
+pub struct CaseAssumption {
     pub arg_index: u16,
     /// Fidelity grade.
     pub grade: String,

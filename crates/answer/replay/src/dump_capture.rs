@@ -123,7 +123,7 @@ impl Capture for DumpCapture {
 
     fn why_missing(&self, task: Task<'_>, arg_index: u16) -> String {
         match task.uncaptured(arg_index) {
-            Some(reason) => format!("it was not captured: {}", reason.words()),
+            Some(reason) => format!("it was not captured: {}", reason.text()),
             None if self.has_only_args() => ARGS_ONLY.into(),
             None => "the dump has no record of it: it was filtered out or lost".into(),
         }

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use tensortap_abi::{DType, DumpStage, NO_KERNEL};
 use tensortap_analysis::reference::{ExpectedTensor, ReferenceError};
-use tensortap_format::{Argument, Task, TaskChoice, role_name};
+use tensortap_format::{Argument, Task, TaskChoice};
 use tensortap_scene::Registry;
 use tensortap_values::{Element, content_hash};
 
 use crate::capture::{Blob, Capture, CapturedScalar, Content};
 use crate::case_file::{
-    CASE_KIND, CASE_VERSION, CaseAssumed, CaseContent, CaseFile, CaseScalar, CaseStats, CaseSubtask,
+    CASE_KIND, CASE_VERSION, CaseAssumption, CaseContent, CaseFile, CaseScalar, CaseStats, CaseSubtask,
     CaseTensor, CaseTolerance, EXPECTS_CAPTURED, EXPECTS_REFERENCE, RedactionNotice, hex64,
 };
 use crate::case_writer::{Payload, is_file, readme, write};
@@ -333,7 +333,7 @@ impl<'s> CaseBuilder<'s> {
         let after = tensor.role.writes().then(|| self.after(tensor)).transpose()?;
         Ok(CaseTensor {
             arg_index: tensor.arg_index,
-            role: role_name(tensor.role).into(),
+            role: tensor.role.name().into(),
             dtype: tensor.dtype.name().into(),
             dtype_known: tensor.dtype_known,
             shape: tensor.shape().to_vec(),
@@ -453,9 +453,9 @@ impl<'s> CaseBuilder<'s> {
     }
 }
 
-fn assumption(assumed: &ArgReport) -> CaseAssumed {
+fn assumption(assumed: &ArgReport) -> CaseAssumption {
     let ArgReport { arg_index, grade, reason, .. } = assumed;
-    CaseAssumed {
+    CaseAssumption {
         arg_index: *arg_index,
         grade: grade.name().into(),
         reason: reason.clone().unwrap_or_default(),

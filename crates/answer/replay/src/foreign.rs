@@ -330,9 +330,9 @@ fn place(task: Task<'_>, shared: &[Vec<u16>], assembler: &mut Assembler) {
             Some(buffer) => *bases[buffer].get_or_insert_with(|| take(buffer_end(&shared[buffer]))),
             None => take(end(argument)),
         };
-        let stages = [DumpStage::BeforeDispatch, DumpStage::AfterCompletion];
-        for (stage, captured) in
-            stages.into_iter().filter_map(|stage| argument.captured(stage).map(|captured| (stage, *captured)))
+        for (stage, captured) in DumpStage::ALL
+            .into_iter()
+            .filter_map(|stage| argument.captured(stage).map(|captured| (stage, *captured)))
         {
             assembler.take(TaskPart::Argument(ArgumentRecord {
                 address,

@@ -1,7 +1,5 @@
 //! Runs one launch: copies a batch of tasks to device memory, runs it and compares the outputs.
 
-use std::thread::available_parallelism;
-
 use tensortap_abi::{DeviceAddr, DeviceRange};
 use tensortap_format::Argument;
 use tensortap_platform::{Confinement, Device, DeviceOptions, Platform, PlatformError};
@@ -10,6 +8,7 @@ use tensortap_runtime::{
     RunError, RunFailure, TasksReport, execute_tasks,
 };
 use tensortap_scene::Scene;
+use tensortap_sync::parallel::cpu_count;
 
 use crate::batch::Batch;
 use crate::image::{FillError, GUARD_BYTES, Image};
@@ -173,8 +172,8 @@ fn run(
 }
 
 fn launch_options(config: &ReplayConfig, scene: &'static dyn Scene) -> LaunchOptions {
-    let cpus = available_parallelism().map_or(1, usize::from);
-    let blocks = u32::try_from(cpus).unwrap_or(u32::MAX).clamp(1, MAX_DEFAULT_BLOCKS).max(config.schedulers);
+    let blocks =
+        u32::try_from(cpu_count()).unwrap_or(u32::MAX).clamp(1, MAX_DEFAULT_BLOCKS).max(config.schedulers);
     let fault = config.inject_fault.as_ref().and_then(|(name, kind)| {
         let kernel = scene.kernels().iter().find(|k| k.name == name)?;
         Some(Fault { func_id: kernel.func_id, kind: *kind })

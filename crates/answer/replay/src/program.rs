@@ -132,8 +132,7 @@ fn hand_over(task: Task<'_>, order: &Order, assembler: &mut Assembler) {
 
 /// The captured records of an argument, before and after the task.
 fn stages<'t>(task: Task<'t>, argument: Argument<'t>) -> impl Iterator<Item = ArgumentRecord<'t>> {
-    let stages = [DumpStage::BeforeDispatch, DumpStage::AfterCompletion];
-    stages.into_iter().filter_map(move |stage| {
+    DumpStage::ALL.into_iter().filter_map(move |stage| {
         argument.captured(stage).map(|captured| record(task, argument, stage, *captured))
     })
 }

@@ -1,6 +1,5 @@
 //! Replays a dump, a case or a folder of cases.
 
-use std::thread::available_parallelism;
 use std::time::Instant;
 
 use tensortap_abi::{NO_KERNEL, SLOTS_PER_TASK};
@@ -8,6 +7,7 @@ use tensortap_format::Task;
 use tensortap_format::{TaskChoice, TaskKey, func_ids, is_in_steps, is_pattern, task_fits};
 use tensortap_platform::{Confinement, DeviceMode, PlatformError};
 use tensortap_scene::{FaultKind, Scene};
+use tensortap_sync::parallel::cpu_count;
 
 use crate::batch::{BATCH_TASKS, Work, pack};
 use crate::capture::Capture;
@@ -155,7 +155,7 @@ fn unconfined(config: &ReplayConfig, confinement: Option<Confinement>) -> Option
 }
 
 fn default_jobs() -> usize {
-    available_parallelism().map_or(1, usize::from).min(MAX_DEFAULT_JOBS)
+    cpu_count().min(MAX_DEFAULT_JOBS)
 }
 
 pub fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {

@@ -1,12 +1,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::available_parallelism;
 use std::time::Duration;
 
 use crate::{DiskGate, DumpConfig};
 use tensortap_platform::{DEFAULT_PLATFORM, DeviceMode, Sanitizer};
 use tensortap_runtime::{BuildMode, DEFAULT_RING_SLOTS};
 use tensortap_scene::{FaultKind, Registry, Tolerance};
+use tensortap_sync::parallel::cpu_count;
 
 /// A function that receives warnings during a run, on any thread of the run.
 pub type Warn = Arc<dyn Fn(&str) + Send + Sync>;
@@ -105,7 +105,7 @@ impl RunConfig {
 
     /// Number of blocks, with defaults applied.
     pub(crate) fn block_count(&self) -> u32 {
-        let cpus = available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX));
+        let cpus = u32::try_from(cpu_count()).unwrap_or(u32::MAX);
         let most = u32::try_from(tensortap_abi::MAX_BLOCKS).unwrap_or(u32::MAX);
         self.blocks.unwrap_or(cpus.max(self.schedulers).min(most))
     }

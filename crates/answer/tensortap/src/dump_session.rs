@@ -11,7 +11,7 @@ use tensortap_abi::{
 use tensortap_collector::{CollectError, Collection, Collector, DeviceRegion, DumpSetup, RunEnd};
 use tensortap_format::{
     DumpCounters, DumpWriter, GoldenVerdict, InFlightTask as InFlightEntry, IndexRecord, KernelInfo,
-    KernelTolerance, RunInfo, Status, choose_dir, role_name, timestamp,
+    KernelTolerance, RunInfo, Status, choose_dir, timestamp,
 };
 use tensortap_platform::DeviceAccess;
 use tensortap_recorder::{TensorCapture, TensorDetails, UncapturedArg, tensor_record, uncaptured_record};
@@ -364,7 +364,7 @@ fn fault_words(scene: &dyn Scene, fault: Fault) -> String {
 fn declared_args(scene: &dyn Scene, params: &Params) -> Vec<serde_json::Value> {
     let scalars = scene.scalar_args(params);
     let scalars = scalars.iter().map(|(name, ScalarArg { bits, dtype })| {
-        serde_json::json!({"name": name, "role": role_name(Role::Input), "kind": "scalar", "dtype": dtype.name(),
+        serde_json::json!({"name": name, "role": Role::Input.name(), "kind": "scalar", "dtype": dtype.name(),
             "shape": [], "bits": format!("{bits:#018x}")})
     });
     scene.args(params).iter().map(declared_arg).chain(scalars).collect()
@@ -373,7 +373,7 @@ fn declared_args(scene: &dyn Scene, params: &Params) -> Vec<serde_json::Value> {
 /// One of the orchestration's own arguments, as the scene declares it.
 fn declared_arg(arg: &ArgSpec) -> serde_json::Value {
     let ArgSpec { name, dtype, shape, role } = arg;
-    serde_json::json!({"name": name, "role": role_name(*role), "dtype": dtype.name(), "shape": shape})
+    serde_json::json!({"name": name, "role": role.name(), "dtype": dtype.name(), "shape": shape})
 }
 
 fn kernel_infos(scene: &dyn Scene, build_id: &str) -> Vec<KernelInfo> {

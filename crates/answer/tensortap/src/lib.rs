@@ -98,4 +98,5 @@ pub use tensortap_scene as scene;
 pub use tensortap_scene_folder as folders;
 pub use tensortap_scenes::{builtin, checks};
 pub use tensortap_sync::SignalFlag;
+pub use tensortap_sync::parallel::cpu_count;
 pub use tensortap_values as values;

@@ -6,7 +6,7 @@ const LINE: u64 = CACHE_LINE_BYTES as u64;
 ///
 /// ```text
 /// │ page            │ page            │ guard page      │
-/// │ front   │ tensor             │ slk │ nobody's        │
+/// │ front   │ tensor             │ slk │ no access       │
 /// ```
 ///
 /// The tensor starts at a cache line, like every tensor, and as close to the guard page as possible. The

@@ -97,6 +97,9 @@ pub enum Role {
 }
 
 impl Role {
+    /// All roles.
+    pub const ALL: [Role; 3] = [Role::Input, Role::Output, Role::InOut];
+
     /// The role of a tag; `None` if the tag is damaged.
     pub const fn from_tag(tag: u8) -> Option<Role> {
         match tag {
@@ -105,6 +108,20 @@ impl Role {
             3 => Some(Role::InOut),
             _ => None,
         }
+    }
+
+    /// The name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Role::Input => "input",
+            Role::Output => "output",
+            Role::InOut => "inout",
+        }
+    }
+
+    /// The role with this name in JSON.
+    pub fn parse(name: &str) -> Option<Role> {
+        Role::ALL.into_iter().find(|role| role.name() == name)
     }
 
     /// Tag in task slots and records. Bit 0: reads, bit 1: writes; a union is a bitwise or.
@@ -188,14 +205,24 @@ impl KernelName {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::DumpStage;
 
     #[test]
     fn in_and_out_of_a_mix_task_make_inout() {
         assert_eq!(Role::Input.union(Role::Output), Role::InOut);
         assert_eq!(Role::Input.union(Role::Input), Role::Input);
-        for role in [Role::Input, Role::Output, Role::InOut] {
-            assert_eq!(Role::from_tag(role.tag()), Some(role));
+    }
+
+    #[test]
+    fn roles_and_stages_have_tags_and_names() {
+        for role in Role::ALL {
+            assert_eq!((Role::from_tag(role.tag()), Role::parse(role.name())), (Some(role), Some(role)));
         }
+        for stage in DumpStage::ALL {
+            let found = (DumpStage::from_tag(stage as u8), DumpStage::parse(stage.name()));
+            assert_eq!(found, (Some(stage), Some(stage)));
+        }
+        assert_eq!((Role::parse("INPUT"), DumpStage::parse("before")), (None, None));
     }
 
     #[test]

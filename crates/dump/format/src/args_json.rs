@@ -14,7 +14,6 @@ use crate::{
     dispatch_id,
     json::Hex64,
     manifest::{JsonInput, JsonListWriter, JsonObjectWriter, SCHEMA_VERSION, StreamError},
-    role_name,
 };
 
 impl JsonInput<'_> {
@@ -159,7 +158,7 @@ impl Serialize for OrchestrationArg {
         map.serialize_entry("arg_index", &self.arg_index)?;
         serialize_view::<S>(&mut map, &self.desc)?;
         map.serialize_entry("name", &self.name)?;
-        map.serialize_entry("role", role_name(self.role))?;
+        map.serialize_entry("role", self.role.name())?;
         map.end()
     }
 }
@@ -173,7 +172,7 @@ impl Serialize for OrchestrationScalar {
         map.serialize_entry("bits", &Hex64(self.bits))?;
         map.serialize_entry("value", &self.value())?;
         map.serialize_entry("name", &self.name)?;
-        map.serialize_entry("role", role_name(Role::Input))?;
+        map.serialize_entry("role", Role::Input.name())?;
         map.end()
     }
 }

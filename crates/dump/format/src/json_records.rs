@@ -7,7 +7,7 @@ use tensortap_abi::{CoreType, EdgeRecord, NO_KERNEL, Operation, SLOTS_PER_TASK, 
 
 use crate::{
     ArgumentKind, Launch, Names, Record, StatsDocument, TaskFacts, join::TaskMeaning, json_text::JsonText,
-    manifest::JsonInput, role_name, survey::active,
+    manifest::JsonInput, survey::active,
 };
 
 /// An argument, in the form in which [`crate::NamedRecord`] serializes. `of_task` is the result of
@@ -17,7 +17,7 @@ pub(crate) fn write_record(text: &mut JsonText<'_>, record: &Record, arg_name: O
     text.raw(",\"func_id\":").list(active(&record.func_id), |text, id| {
         text.number(id);
     });
-    text.raw(",\"role\":").word(role_name(record.role));
+    text.raw(",\"role\":").word(record.role.name());
     text.raw(",\"stage\":").word(record.stage.name());
     text.raw(",\"arg_index\":").number(record.arg_index);
     text.raw(",\"kind\":").word(record.kind.name());

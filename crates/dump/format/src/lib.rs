@@ -97,5 +97,5 @@ pub use task::{
 };
 pub use types::{ReadType, TypeRule, TypedArg};
 pub use verify::{Findings, ParallelFor, Problem, RecordName, verify, verify_spread};
-pub use view::{ArgumentKind, NamedRecord, Record, StatsDocument, role_name};
+pub use view::{ArgumentKind, NamedRecord, Record, StatsDocument};
 pub use writer::{DumpWriter, WriterOptions};

@@ -36,16 +36,6 @@ impl ArgumentKind {
     }
 }
 
-/// The name of a role in JSON.
-#[must_use]
-pub const fn role_name(role: Role) -> &'static str {
-    match role {
-        Role::Input => "input",
-        Role::Output => "output",
-        Role::InOut => "inout",
-    }
-}
-
 /// One captured argument. Serializes to the manifest's object. Its `Display` form identifies it in
 /// messages.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -372,7 +362,7 @@ impl Record {
     fn serialize_fields<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         map.serialize_entry("task_id", &Hex64(self.task_id))?;
         map.serialize_entry("func_id", &FuncIds(&self.func_id))?;
-        map.serialize_entry("role", role_name(self.role))?;
+        map.serialize_entry("role", self.role.name())?;
         map.serialize_entry("stage", self.stage.name())?;
         map.serialize_entry("arg_index", &self.arg_index)?;
         map.serialize_entry("kind", self.kind.name())?;

@@ -5,7 +5,7 @@ use tensortap::TaskId;
 use tensortap::analysis::diff::{DiffRow, Partner};
 use tensortap::analysis::outputs::{OutputDiff, OutputRow};
 use tensortap::analysis::repeat::RepeatCheck;
-use tensortap::format::{Dump, Names, role_name};
+use tensortap::format::{Dump, Names};
 
 use super::compare::{
     DetailDocument, Measures, NeverWrittenDocument, detail_document, measures, never_written, verdict_word,
@@ -117,7 +117,7 @@ fn row(report: &DiffReport<'_>, row: &DiffRow) -> RowDocument {
         stage: record.stage.name(),
         arg_index: record.arg_index,
         arg_name: arg_name.map(str::to_owned),
-        role: role_name(record.role),
+        role: record.role.name(),
         kind: record.kind.name(),
         dtype: record.dtype.name(),
         shape: record.shape().to_vec(),

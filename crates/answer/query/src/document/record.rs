@@ -103,7 +103,7 @@ impl<'d> ProgramContext<'d> {
 }
 
 impl<'a> RecordDocument<'a> {
-    /// Adds what a recorded program said about the record's task.
+    /// Adds what a recorded program reported about the record's task.
     #[must_use]
     pub fn with_program(self, program: &'a ProgramContext<'_>, record: &Record) -> Self {
         let details =

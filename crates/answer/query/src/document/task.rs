@@ -10,7 +10,7 @@ use tensortap::analysis::blame::Blame;
 use tensortap::analysis::graph::{OutputRef, TaskGraph};
 use tensortap::analysis::labels::Finding;
 use tensortap::analysis::observation::{Observation, UnattributedChange};
-use tensortap::format::{Dump, Launch, Module, ScalarValue, Task, role_name};
+use tensortap::format::{Dump, Launch, Module, ScalarValue, Task};
 use tensortap::{DumpStage, TaskId};
 
 use super::compare::{DetailDocument, Measures, detail_document, measures, verdict_word};
@@ -312,7 +312,7 @@ fn argument<'a>(
     ArgumentDocument {
         arg_index: arg.arg_index,
         arg_name: page.name.as_deref(),
-        role: role_name(arg.role),
+        role: arg.role.name(),
         role_known: arg.role_known,
         observed: graph.observed(arg).map(Observation::name),
         ambiguity: graph.observations().and_then(|seen| seen.ambiguity(arg)).map(|why| AmbiguityDocument {

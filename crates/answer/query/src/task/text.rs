@@ -59,7 +59,7 @@ pub fn page_head(graph: &TaskGraph, page: &TaskPage<'_>, label: Option<&str>) ->
         fact("code", &module_words(module));
     }
     for (arg_index, reason) in &page.uncaptured {
-        fact("uncaptured", &format!("{}: {}", arg_words(task, *arg_index), reason.words()));
+        fact("uncaptured", &format!("{}: {}", arg_words(task, *arg_index), reason.text()));
     }
     if let Some(blocks) = task.block_count().filter(|&blocks| blocks > 1) {
         fact("blocks", &grouped(blocks.into()));

@@ -70,7 +70,7 @@ impl<'c> Contents<'c> {
     /// Describes the first corrupt payload of a task, if there is one.
     pub fn damaged(&self, task: Task<'_>) -> Result<Option<String>, ReplayError> {
         for argument in task.arguments() {
-            for stage in [DumpStage::BeforeDispatch, DumpStage::AfterCompletion] {
+            for stage in DumpStage::ALL {
                 if let Content::Whole(blob) = self.of(task, argument, stage)
                     && let Err(why) = self.read(&blob)?
                 {

@@ -94,8 +94,8 @@ impl LaunchBackend for Cuda {
         // If the image is known, its variables are arguments of the launch.
         if contents.module_of(task) == 0 && tensortap_driver::cubin::has_variables(image) {
             let reason = "the dump does not name the image of its kernel, and this image has variables that were not captured";
-            let behind = u16::try_from(inputs.args.len()).unwrap_or(u16::MAX);
-            grades.push(graded(behind, Grade::Zero, Some(reason.into())));
+            let next = u16::try_from(inputs.args.len()).unwrap_or(u16::MAX);
+            grades.push(graded(next, Grade::Zero, Some(reason.into())));
         }
         let holds_pointers = known.pointers_inside(inputs);
         launch.may_move = holds_pointers.is_none() || self.allow_inexact;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use tensortap_abi::TaskId;
-use tensortap_format::{Record, role_name};
+use tensortap_format::Record;
 use tensortap_interchange::{
     ArrayName, EXPORT_MANIFEST_FILE, ExportedArray, SkippedRecord, numpy_storage, safetensors_storage,
 };
@@ -74,7 +74,7 @@ impl ManifestWriter {
             task_id: TaskId(record.task_id).to_string(),
             kernels: record.func_ids().map(|id| plan.dump.info().kernel_name(id)).collect(),
             stage: record.stage.name().into(),
-            role: role_name(record.role).into(),
+            role: record.role.name().into(),
             arg_index: record.arg_index,
             kind: record.kind.name().into(),
             hash: record.hash.map(|hash| format!("0x{hash:032x}")),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use tensortap_abi::TaskId;
-use tensortap_format::{Dump, FormatError, PayloadState, Record, role_name};
+use tensortap_format::{Dump, FormatError, PayloadState, Record};
 use tensortap_interchange::{ArrayHead, ArrayName, ArrayWriter, Content, InterchangeError, SkippedRecord};
 
 use super::content::{RecordContent, is_whole};
@@ -190,7 +190,7 @@ fn notes(dump: &Dump, record: &Record) -> Vec<(&'static str, String)> {
         ("task_id", TaskId(record.task_id).to_string()),
         ("kernels", kernels(dump, record)),
         ("stage", record.stage.name().into()),
-        ("role", role_name(record.role).into()),
+        ("role", record.role.name().into()),
         ("arg_index", record.arg_index.to_string()),
         ("kind", record.kind.name().into()),
         ("strides", format!("{:?}", record.strides())),

@@ -6,9 +6,6 @@ use tensortap_format::{Argument, Dump, DumpFormat, KernelInfo, PendingTask, RunI
 
 use crate::Error;
 
-/// The stages at which an argument may be captured.
-const STAGES: [DumpStage; 2] = [DumpStage::BeforeDispatch, DumpStage::AfterCompletion];
-
 /// The tasks that the run is compared with.
 pub(super) struct GoldenTasks {
     pub(super) dump: Dump,
@@ -96,7 +93,10 @@ impl GoldenTasks {
 
 /// An argument with each stage at which it was captured.
 pub(super) fn captures(arg: Argument<'_>) -> impl Iterator<Item = (Argument<'_>, DumpStage)> {
-    STAGES.into_iter().filter(move |stage| arg.captured(*stage).is_some()).map(move |stage| (arg, stage))
+    DumpStage::ALL
+        .into_iter()
+        .filter(move |stage| arg.captured(*stage).is_some())
+        .map(move |stage| (arg, stage))
 }
 
 /// Rejects a golden with a tensor without hash.

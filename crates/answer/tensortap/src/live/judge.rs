@@ -3,7 +3,7 @@ use std::os::unix::fs::FileExt;
 use tensortap_abi::{DumpStage, TaskId};
 use tensortap_analysis::compare::{record_side, with_kernels_of};
 use tensortap_format::{Argument, DumpWriter, FormatError, IndexRecord, PayloadState, Record, Task};
-use tensortap_judge::{Content, Depth, Payload, Rule, RuleBook, Side, Subject, compare};
+use tensortap_judge::{Content, Depth, Payload, Rule, RuleBook, RuleSubject, Side, compare};
 
 use super::golden::{GoldenTasks, captures};
 
@@ -111,7 +111,7 @@ impl Judge {
     fn rule(&self, task: Task<'_>, golden: &Record) -> Rule {
         let kernels = task.kernel_names();
         let kernels: Vec<&str> = kernels.iter().map(String::as_str).collect();
-        self.book.rule(&Subject {
+        self.book.rule(&RuleSubject {
             task_id: &TaskId(task.task_id).to_string(),
             kernels: &kernels,
             arg_index: golden.arg_index.into(),

@@ -64,7 +64,7 @@ pub enum SessionEnd {
     HungUp,
     /// The process violated the protocol.
     Strange,
-    /// The recorder was told to end.
+    /// Recording was requested to end.
     Closed,
     /// The recorder can no longer follow the process.
     Failed(String),

@@ -17,6 +17,9 @@ pub enum DumpStage {
 }
 
 impl DumpStage {
+    /// All stages, in their order.
+    pub const ALL: [DumpStage; 2] = [DumpStage::BeforeDispatch, DumpStage::AfterCompletion];
+
     /// The stage of a tag; `None` if the tag is damaged.
     pub const fn from_tag(tag: u8) -> Option<DumpStage> {
         match tag {
@@ -32,6 +35,11 @@ impl DumpStage {
             DumpStage::BeforeDispatch => "before_dispatch",
             DumpStage::AfterCompletion => "after_completion",
         }
+    }
+
+    /// The stage with this name in JSON.
+    pub fn parse(name: &str) -> Option<DumpStage> {
+        DumpStage::ALL.into_iter().find(|stage| stage.name() == name)
     }
 }
 
@@ -91,8 +99,7 @@ impl UncapturedReason {
         matches!(self, UncapturedReason::Variables | UncapturedReason::Texture)
     }
 
-    /// Spelled as in manifests. Readers parse this text, so it never changes; [`words`](Self::words) is for
-    /// users.
+    /// The reason in words, as in manifests and messages. [`from_text`](Self::from_text) also reads older wordings.
     pub const fn text(self) -> &'static str {
         match self {
             UncapturedReason::NoTensorInfo => "no metadata was registered for it",
@@ -100,28 +107,6 @@ impl UncapturedReason {
             UncapturedReason::BadDescriptor => "its descriptor is damaged",
             UncapturedReason::NotInSignature => "no kernel of the task describes it",
             UncapturedReason::Unreadable => "the device died and its memory cannot be read",
-            UncapturedReason::TooLarge => "the device died and it is more than is copied from a dead one",
-            UncapturedReason::Opaque => {
-                "it is no memory but an object of the driver (an image, a sampler, a pipe)"
-            }
-            UncapturedReason::NoProbe => "its device cannot be read in the order of its queues",
-            UncapturedReason::NoRoom => "there was no room for its content on its way from the device",
-            UncapturedReason::NoAccess => {
-                "it lies in memory that its device may not read, or that is not known"
-            }
-            UncapturedReason::Variables => {
-                "variables of the program, which no argument leads to, and which are not looked at"
-            }
-            // The escape keeps an old wording, which readers compare, out of searches for user text.
-            UncapturedReason::Texture => {
-                "memory b\u{65}hind a texture or a surface, of which the handle alone is recorded"
-            }
-        }
-    }
-
-    /// The reason for messages to users.
-    pub const fn words(self) -> &'static str {
-        match self {
             UncapturedReason::TooLarge => {
                 "the device died and the argument is larger than the host's limit for copies"
             }
@@ -131,8 +116,25 @@ impl UncapturedReason {
             UncapturedReason::NoAccess => "its memory is unknown, or its device may not read it",
             UncapturedReason::Variables => "global variables of the program, which no argument points to",
             UncapturedReason::Texture => "memory of a texture or surface; only its handle is recorded",
-            other => other.text(),
         }
+    }
+
+    /// The reason with this [`text`](Self::text), also as earlier builds wrote it into manifests.
+    pub fn from_text(text: &str) -> Option<UncapturedReason> {
+        /// A part of the earlier text of each reason that was worded differently.
+        const EARLIER: [(&str, UncapturedReason); 7] = [
+            ("copied from a dead one", UncapturedReason::TooLarge),
+            ("no memory but an object", UncapturedReason::Opaque),
+            ("in the order of its queues", UncapturedReason::NoProbe),
+            ("no room for its content", UncapturedReason::NoRoom),
+            ("may not read, or that is not known", UncapturedReason::NoAccess),
+            ("no argument leads to", UncapturedReason::Variables),
+            ("a texture or a surface", UncapturedReason::Texture),
+        ];
+        let mut all = (0..=u8::MAX).filter_map(UncapturedReason::from_tag);
+        all.find(|reason| reason.text() == text).or_else(|| {
+            EARLIER.iter().find(|(part, _)| text.contains(part)).map(|&(_, reason)| reason)
+        })
     }
 }
 
@@ -365,3 +367,34 @@ impl TensorStats {
 
 assert_layout!(TensorStats, size 64, align 8,
     min @ 0, max @ 8, mean @ 16, std @ 24, zeros @ 32, nan @ 40, inf @ 48, numel @ 56);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_read_from_their_text_also_in_earlier_wordings() {
+        for reason in (0..=u8::MAX).filter_map(UncapturedReason::from_tag) {
+            assert_eq!(UncapturedReason::from_text(reason.text()), Some(reason));
+        }
+        let earlier = [
+            ("the device died and it is more than is copied from a dead one", UncapturedReason::TooLarge),
+            ("it is no memory but an object of the driver (an image, a sampler, a pipe)", UncapturedReason::Opaque),
+            ("its device cannot be read in the order of its queues", UncapturedReason::NoProbe),
+            ("there was no room for its content on its way from the device", UncapturedReason::NoRoom),
+            ("it lies in memory that its device may not read, or that is not known", UncapturedReason::NoAccess),
+            (
+                "variables of the program, which no argument leads to, and which are not looked at",
+                UncapturedReason::Variables,
+            ),
+            (
+                "memory behind a texture or a surface, of which the handle alone is recorded",
+                UncapturedReason::Texture,
+            ),
+        ];
+        for (text, reason) in earlier {
+            assert_eq!(UncapturedReason::from_text(text), Some(reason), "{text}");
+        }
+        assert_eq!(UncapturedReason::from_text("another reason"), None);
+    }
+}

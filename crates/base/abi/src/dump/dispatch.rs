@@ -183,8 +183,8 @@ impl<'w> DispatchParts<'w> {
     pub fn tensors(&self) -> impl Iterator<Item = TensorDesc> + use<'w> {
         let mut rest = &self.words[self.descs_at()..];
         core::iter::from_fn(move || {
-            let (desc, behind) = split_desc(rest)?;
-            rest = behind;
+            let (desc, after) = split_desc(rest)?;
+            rest = after;
             Some(desc)
         })
     }

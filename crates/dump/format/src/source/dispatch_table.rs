@@ -46,8 +46,8 @@ impl DispatchTable {
 
     /// The dispatch of an argument.
     fn entry(&self, place: usize) -> Option<&DispatchEntry> {
-        let behind = self.entries.partition_point(|entry| entry.first <= place);
-        self.entries.get(behind.checked_sub(1)?).filter(|_| place < self.args)
+        let past = self.entries.partition_point(|entry| entry.first <= place);
+        self.entries.get(past.checked_sub(1)?).filter(|_| place < self.args)
     }
 
     /// The argument at a position.

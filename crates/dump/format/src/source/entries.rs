@@ -4,7 +4,7 @@
 #[derive(Default)]
 pub(super) struct Entries {
     /// Distance of each record from the first one of its run.
-    behind: Vec<u32>,
+    distances: Vec<u32>,
     runs: Vec<Run>,
 }
 
@@ -28,27 +28,27 @@ pub(super) struct Entry {
 impl Entries {
     pub(super) fn push(&mut self, at: u64, lane: u32) {
         let run = self.runs.last().filter(|run| run.lane == lane);
-        let behind = run.and_then(|run| u32::try_from(at.checked_sub(run.at)?).ok());
-        if behind.is_none() {
-            self.runs.push(Run { first: self.behind.len(), at, lane });
+        let distance = run.and_then(|run| u32::try_from(at.checked_sub(run.at)?).ok());
+        if distance.is_none() {
+            self.runs.push(Run { first: self.distances.len(), at, lane });
         }
-        self.behind.push(behind.unwrap_or(0));
+        self.distances.push(distance.unwrap_or(0));
     }
 
     pub(super) fn len(&self) -> usize {
-        self.behind.len()
+        self.distances.len()
     }
 
     pub(super) fn get(&self, place: usize) -> Option<Entry> {
-        let &behind = self.behind.get(place)?;
+        let &distance = self.distances.get(place)?;
         let later = self.runs.partition_point(|run| run.first <= place);
         let run = self.runs.get(later.checked_sub(1)?)?;
-        Some(Entry { at: run.at + u64::from(behind), lane: run.lane })
+        Some(Entry { at: run.at + u64::from(distance), lane: run.lane })
     }
 
     /// Releases unused capacity.
     pub(super) fn shrink(&mut self) {
-        self.behind.shrink_to_fit();
+        self.distances.shrink_to_fit();
         self.runs.shrink_to_fit();
     }
 }

@@ -290,8 +290,7 @@ struct RawUncaptured {
 
 impl RawUncaptured {
     fn known(&self) -> Result<UncapturedArgument, String> {
-        let mut reasons = (0..=u8::MAX).filter_map(UncapturedReason::from_tag);
-        let reason = reasons.find(|reason| reason.text() == self.reason);
+        let reason = UncapturedReason::from_text(&self.reason);
         let reason = reason.ok_or("the reason of an uncaptured argument is unknown")?;
         Ok(UncapturedArgument {
             step: self.step.unwrap_or(0),

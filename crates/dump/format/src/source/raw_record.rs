@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use tensortap_abi::{DumpStage, Role, SimplerElements, TensorStats};
 
 use super::fields::{Dims, Hash, Id, Kernels, Spelling, Word};
-use crate::{ArgumentKind, PayloadState, role_name};
+use crate::{ArgumentKind, PayloadState};
 
 /// The fields of a record. All are optional, because no version has all of them.
 #[derive(Default)]
@@ -222,8 +222,8 @@ impl RawRecord {
             KnownKey::Scope => put(&mut self.scope, name, map),
             KnownKey::Step => put(&mut self.step, name, map),
             KnownKey::RunEpoch => put(&mut self.run_epoch, name, map),
-            KnownKey::Role => put_word(&mut self.role, name, parse_role, map),
-            KnownKey::Stage => put_word(&mut self.stage, name, parse_stage, map),
+            KnownKey::Role => put_word(&mut self.role, name, Role::parse, map),
+            KnownKey::Stage => put_word(&mut self.stage, name, DumpStage::parse, map),
             KnownKey::Kind => put_word(&mut self.kind, name, parse_kind, map),
             KnownKey::DType => put_word(&mut self.dtype, name, SimplerElements::of_name, map),
             KnownKey::HasDType => put(&mut self.dtype_known, name, map),
@@ -265,14 +265,6 @@ fn once<E: de::Error>(is_first: bool, name: &str) -> Result<(), E> {
 /// Adds the key to an error.
 fn named<E: de::Error>(name: &str, error: &E) -> E {
     E::custom(format_args!("`{name}`: {error}"))
-}
-
-fn parse_role(text: &str) -> Option<Role> {
-    [Role::Input, Role::Output, Role::InOut].into_iter().find(|role| role_name(*role) == text)
-}
-
-fn parse_stage(text: &str) -> Option<DumpStage> {
-    [DumpStage::BeforeDispatch, DumpStage::AfterCompletion].into_iter().find(|stage| stage.name() == text)
 }
 
 fn parse_kind(text: &str) -> Option<ArgumentKind> {

@@ -16,8 +16,8 @@ pub struct TaskKey {
     pub task_id: u64,
 }
 
-/// An allocation or release of memory. What tasks wrote there before is unrelated to what later tasks find
-/// there.
+/// An allocation or release of memory. Content that tasks wrote before is unrelated to the content that later
+/// tasks find there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AllocationEvent {
     /// Device time.
