@@ -5,7 +5,7 @@ import { chip, command, el } from './dom.js';
 import { heatmap } from './heatmap.js';
 import { histogram, profile } from './histogram.js';
 
-const SIGNS = { PASS: '✓', FAIL: '✕', 'NOT JUDGED': '○', 'NOTHING COMPARED': '✕' };
+const SIGNS = { PASS: '✓', FAIL: '✕', 'NOT JUDGED': '○', UNDECIDED: '○', 'NOTHING COMPARED': '✕' };
 
 export function signOf(word) {
   return SIGNS[word] ?? '';
