@@ -1,8 +1,8 @@
-"""What recording an OpenCL program costs, beside a program that does the same by itself: python3 benches/opencl.py [TENSORTAP].
+"""Cost of recording an OpenCL program, compared with a program that reads its own buffers: python3 benches/opencl.py [TENSORTAP].
 
-Launches of a kernel with two buffers of 4 KiB, 1 MiB and 64 MiB: alone; recorded at level `hash` and at `full`, with content that repeats and with new content;
-and with blocking reads of both buffers before and behind every launch, each to a file. All in one run, in memory (/dev/shm), in turns; the best
-of three, in µs a launch, and as a share of the blocking reads.
+Launches a kernel with two buffers of 4 KiB, 1 MiB and 64 MiB: not recorded; recorded at level `hash`; recorded at level `full`, with content that
+repeats and with new content; and with blocking reads of both buffers before and after every launch, each to a file. All rows are measured in one
+run, in turns, in memory (/dev/shm). The table has the best of three times, in µs per launch, and relative to the blocking reads.
 """
 
 import os
@@ -19,7 +19,7 @@ __kernel void scaled(__global const float *x, __global float *y, float by) { y[g
 
 
 def measured(mode, size, folder):
-    """In a process of its own: µs a launch."""
+    """Prints the µs per launch. Runs in a separate process."""
     import numpy as np
     import pyopencl as cl
 
@@ -70,7 +70,7 @@ def run(tensortap, mode, level, size):
 
 
 ROWS = {
-    "alone": ("same", None),
+    "not recorded": ("same", None),
     "recorded, hash": ("same", "hash"),
     "recorded, full, content repeats": ("same", "full"),
     "recorded, full, new content": ("new", "full"),
@@ -89,7 +89,7 @@ def main():
                 took = run(tensortap, mode, level, size)
                 best[name, size] = min(took, best.get((name, size), took))
     sizes = "".join(f" {size >> 10} KiB |" for size in SIZES)
-    print(f"| µs a launch |{sizes}\n| --- |" + " --- |" * len(SIZES))
+    print(f"| µs per launch |{sizes}\n| --- |" + " --- |" * len(SIZES))
     for name in ROWS:
         cells = (f" {best[name, size]:,.0f} ({best[name, size] / best['blocking reads into files', size]:.2f}) |" for size in SIZES)
         print(f"| {name} |" + "".join(cells))

@@ -5,12 +5,12 @@ import sys
 
 parser = argparse.ArgumentParser()
 parser.add_argument("document")
-parser.add_argument("--launches", type=int, default=1, help="launches that came out bit for bit, at least")
-parser.add_argument("--moved", action="store_true", help="memory of every launch lay elsewhere")
-parser.add_argument("--there", action="store_true", help="memory of every launch lay where it had")
-parser.add_argument("--kernels", help="of these alone, comma between")
-parser.add_argument("--refused", help="what every launch is refused for, instead")
-parser.add_argument("--failed", help="what every launch fails for, instead")
+parser.add_argument("--launches", type=int, default=1, help="minimum number of launches with bit-exact outputs")
+parser.add_argument("--moved", action="store_true", help="require that the memory of every launch was moved")
+parser.add_argument("--there", action="store_true", help="require that the memory of every launch has its captured address")
+parser.add_argument("--kernels", help="check only these kernels, separated by commas")
+parser.add_argument("--refused", help="require that every launch is refused for this reason")
+parser.add_argument("--failed", help="require that every launch fails for this reason")
 options = parser.parse_args()
 
 document = json.load(open(options.document))

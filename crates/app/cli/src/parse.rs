@@ -1,15 +1,13 @@
 //! Parsers of option values, whose errors say what is accepted: numbers, sizes, times, choices.
 
 use std::fmt::Display;
-use std::num::NonZeroUsize;
 use std::ops::{Bound, RangeBounds};
 use std::str::FromStr;
-use std::thread;
 use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use tensortap::DumpStage;
+use tensortap::{DumpStage, cpu_count};
 use tensortap_query::{parse_stage, stage_word};
 
 /// Reads a whole number in a range.
@@ -50,7 +48,7 @@ pub fn choice<T: Clone + Send + Sync + 'static>(
 /// Accepts `before` and `after`, and the same stages as the manifest spells them.
 pub fn stage() -> impl TypedValueParser<Value = DumpStage> {
     let name = |stage: DumpStage| PossibleValue::new(stage_word(stage)).alias(stage.name());
-    PossibleValuesParser::new([DumpStage::BeforeDispatch, DumpStage::AfterCompletion].map(name))
+    PossibleValuesParser::new(DumpStage::ALL.map(name))
         .try_map(|word| parse_stage(&word.to_ascii_lowercase()))
 }
 
@@ -150,7 +148,7 @@ pub struct JobsArg {
 impl JobsArg {
     /// The number of threads.
     pub fn get(self) -> usize {
-        self.jobs.unwrap_or_else(|| thread::available_parallelism().map_or(1, NonZeroUsize::get))
+        self.jobs.unwrap_or_else(cpu_count)
     }
 }
 

@@ -363,13 +363,16 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
-    struct Line {
+    struct DumpLine {
         #[command(flatten)]
         dump: RunDumpArgs,
     }
 
     fn config(line: &str) -> Result<Option<DumpConfig>, UsageError> {
-        Line::try_parse_from(["run"].into_iter().chain(line.split_whitespace())).expect(line).dump.config()
+        DumpLine::try_parse_from(["run"].into_iter().chain(line.split_whitespace()))
+            .expect(line)
+            .dump
+            .config()
     }
 
     #[test]
@@ -424,7 +427,7 @@ mod tests {
         };
         assert_eq!(config(line).unwrap(), Some(expected));
         let args =
-            Line::try_parse_from(["run"].into_iter().chain(line.split_whitespace())).ok().unwrap().dump;
+            DumpLine::try_parse_from(["run"].into_iter().chain(line.split_whitespace())).ok().unwrap().dump;
         assert_eq!(args.out(), Some("here".into()));
         // All options except those that turn recording on.
         assert_eq!(args.given().len(), 18);

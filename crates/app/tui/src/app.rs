@@ -65,16 +65,16 @@ pub enum Event {
 }
 
 /// A value that is requested once and loaded in the background.
-pub(crate) enum Pending<T> {
+pub(crate) enum LoadState<T> {
     NotRequested,
     Waiting,
     Ready(T),
     Failed(String),
 }
 
-impl<T> Pending<T> {
+impl<T> LoadState<T> {
     pub fn ready(&self) -> Option<&T> {
-        if let Pending::Ready(value) = self { Some(value) } else { None }
+        if let LoadState::Ready(value) = self { Some(value) } else { None }
     }
 }
 
@@ -131,8 +131,8 @@ pub struct App {
     pub(crate) input: ViewerInput,
     pub(crate) theme: Theme,
     pub(crate) tab: Tab,
-    pub(crate) read: Pending<Arc<LoadedTasks>>,
-    pub(crate) labels: Pending<Arc<Labels>>,
+    pub(crate) read: LoadState<Arc<LoadedTasks>>,
+    pub(crate) labels: LoadState<Arc<Labels>>,
     /// Places of the listed tasks in the graph.
     pub(crate) rows: Vec<usize>,
     pub(crate) listed: TaskFilter,
@@ -169,8 +169,8 @@ impl App {
             input,
             theme,
             tab: Tab::Tasks,
-            read: Pending::Waiting,
-            labels: Pending::NotRequested,
+            read: LoadState::Waiting,
+            labels: LoadState::NotRequested,
             rows: Vec::new(),
             listed: TaskFilter { filter: String::new(), sort: Sort::Order },
             loading_rows: None,
@@ -225,11 +225,11 @@ impl App {
         match answered {
             AnswerKind::Graph(Ok(read)) => {
                 self.rows = (0..read.graph.len()).collect();
-                self.read = Pending::Ready(read);
+                self.read = LoadState::Ready(read);
             }
-            AnswerKind::Graph(Err(why)) => self.read = Pending::Failed(why),
+            AnswerKind::Graph(Err(why)) => self.read = LoadState::Failed(why),
             AnswerKind::Labels(Ok(labels)) => self.take_labels(labels),
-            AnswerKind::Labels(Err(why)) => self.labels = Pending::Failed(why),
+            AnswerKind::Labels(Err(why)) => self.labels = LoadState::Failed(why),
             AnswerKind::Rows(listed, rows) => {
                 let next = self.rows_requests.finish();
                 self.take_rows(listed, rows);
@@ -256,7 +256,7 @@ impl App {
         wrong_first(&labels.blame, &mut places);
         let own = |place: usize| graph.position(labels.blame.graph.task(place).key());
         self.diff_rows = places.into_iter().filter_map(own).collect();
-        self.labels = Pending::Ready(labels);
+        self.labels = LoadState::Ready(labels);
     }
 
     /// Shows the rows that were loaded, unless another filter has been requested since.

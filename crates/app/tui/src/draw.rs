@@ -12,7 +12,7 @@ use tensortap_query::words::{kernels_text, printable, run_title, step_task, task
 use tensortap_query::wrap::shorten;
 use tensortap_query::{Neighbor, Times};
 
-use crate::app::{App, Pending, Tab};
+use crate::app::{App, LoadState, Tab};
 use crate::request::TaskFilter;
 use crate::tensor_tab::{NUMBER_MARGIN, NUMBER_WIDTH, Picture};
 
@@ -98,12 +98,12 @@ impl App {
     /// The status line when there is no message.
     fn status_line(&self) -> String {
         match (self.tab, &self.read) {
-            (_, Pending::Waiting | Pending::NotRequested) => {
+            (_, LoadState::Waiting | LoadState::NotRequested) => {
                 format!("reading {}…", counted(self.input.dump.len(), "record"))
             }
-            (_, Pending::Failed(why)) => printable(why).into_owned(),
-            (Tab::Tasks, Pending::Ready(_)) if self.loading_rows.is_some() => "searching tasks…".into(),
-            (Tab::Tasks, Pending::Ready(read)) => {
+            (_, LoadState::Failed(why)) => printable(why).into_owned(),
+            (Tab::Tasks, LoadState::Ready(_)) if self.loading_rows.is_some() => "searching tasks…".into(),
+            (Tab::Tasks, LoadState::Ready(read)) => {
                 let (of, TaskFilter { filter, sort }) =
                     (counted(read.graph.len() as u64, "task"), &self.listed);
                 let shown = match filter.is_empty() {
@@ -118,7 +118,7 @@ impl App {
     }
 
     fn label_counts(&self) -> String {
-        let Pending::Ready(labels) = &self.labels else { return String::new() };
+        let LoadState::Ready(labels) = &self.labels else { return String::new() };
         let of = format!("compared {} of {}", grouped(labels.blame.compared), grouped(labels.blame.of));
         format!("{}; {of}", label_counts(&labels.blame))
     }
@@ -148,9 +148,9 @@ impl App {
 
     fn draw_loading(&self, frame: &mut Frame<'_>, body: Rect) -> bool {
         let text = match &self.read {
-            Pending::Ready(_) => return false,
-            Pending::Failed(why) => printable(why).into_owned(),
-            Pending::Waiting | Pending::NotRequested => "reading the dump…".into(),
+            LoadState::Ready(_) => return false,
+            LoadState::Failed(why) => printable(why).into_owned(),
+            LoadState::Waiting | LoadState::NotRequested => "reading the dump…".into(),
         };
         frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: true }), body);
         true
@@ -239,9 +239,9 @@ impl App {
             return;
         }
         let text = match &self.labels {
-            Pending::Ready(_) => None,
-            Pending::NotRequested | Pending::Waiting => Some("comparing…".into()),
-            Pending::Failed(why) => {
+            LoadState::Ready(_) => None,
+            LoadState::NotRequested | LoadState::Waiting => Some("comparing…".into()),
+            LoadState::Failed(why) => {
                 Some(format!("{}\n\nchoose what to compare it with: --golden DUMP", printable(why)))
             }
         };
@@ -269,7 +269,7 @@ impl App {
         if self.draw_loading(frame, body) {
             return;
         }
-        let (Pending::Ready(read), Some(near)) = (&self.read, &mut self.near) else {
+        let (LoadState::Ready(read), Some(near)) = (&self.read, &mut self.near) else {
             frame.render_widget(Paragraph::new("choose a task in tab 1 and press g"), body);
             return;
         };

@@ -156,7 +156,7 @@ impl Footprint {
         2 * other.start.wrapping_sub(self.start).cast_signed()
     }
 
-    /// Not inlined, because the spans alone decide most pairs.
+    /// Not inlined, because comparing the spans decides most pairs.
     #[inline(never)]
     fn search(&self, other: &Self) -> Overlap {
         // Sharing half-bytes and sharing bytes are equivalent if one of the two sets has only whole bytes.

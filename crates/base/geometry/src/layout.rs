@@ -227,7 +227,7 @@ impl Layout {
         if bits < 8 { lowest / 2..highest / 2 + 1 } else { lowest * (bits / 8)..(highest + 1) * (bits / 8) }
     }
 
-    /// Checks that every touched byte lies inside a buffer of `buffer_bytes`.
+    /// Checks that every touched byte is inside a buffer of `buffer_bytes`.
     pub fn fits(&self, buffer_bytes: u64) -> Result<(), GeometryError> {
         let needed_bytes = self.byte_range().end;
         if needed_bytes > buffer_bytes {

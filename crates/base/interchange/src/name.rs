@@ -79,8 +79,7 @@ fn parse(text: &str) -> Option<ArrayName> {
     };
     let place = argument.find(|letter: char| letter.is_ascii_digit())?;
     let (role, number) = argument.split_at(place);
-    let role =
-        [Role::Input, Role::Output, Role::InOut].into_iter().find(|known| role_word(*known) == role)?;
+    let role = Role::ALL.into_iter().find(|known| role_word(*known) == role)?;
     let arg_index = u16::try_from(digits(number)?).ok()?;
     parts.next().is_none().then_some(ArrayName { step, task_id, stage, role, arg_index, index })
 }
@@ -121,7 +120,7 @@ mod tests {
             step: Option<u32>,
             task_id: u64,
             after: bool,
-            role in prop::sample::select(&[Role::Input, Role::Output, Role::InOut][..]),
+            role in prop::sample::select(&Role::ALL[..]),
             arg_index: u16,
             index: Option<u64>,
         ) {

@@ -152,7 +152,7 @@ impl<T> HandlerPointer<T> {
 /// assert!(LOCK.take(parent).is_none(), "another thread has it");
 /// drop(held);
 /// let held = LOCK.take(parent).expect("it was opened");
-/// assert!(LOCK.take(child).is_some(), "the child's copy of the lock is held by nobody");
+/// assert!(LOCK.take(child).is_some(), "no thread holds the child's copy of the lock");
 /// # drop(held);
 /// ```
 #[derive(Debug, Default)]

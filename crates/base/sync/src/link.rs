@@ -9,7 +9,7 @@
 //! | | host sleeps | device threads sleep |
 //! | --- | --- | --- |
 //! | sleeper | [`HostEnd::fall_asleep`], waits for the bell, [`HostEnd::get_up`], silences the bell, [`HostEnd::take_wake`] | [`DeviceEnd::wakes`], looks at memory, [`DeviceEnd::sleep`] at the [`Gate`] |
-//! | waker | [`DeviceEnd::wake_host`], rings if told | [`HostEnd::wake_device`], rings if told |
+//! | waker | [`DeviceEnd::wake_host`], rings if it returns true | [`HostEnd::wake_device`], rings if it returns true |
 //! | between | nothing | a thread of the device that hears the bell silences it and [opens the gate](Gate::open) |
 //!
 //! A program that overwrites the words can delay wake-ups until a timeout. It can do no other harm.

@@ -156,8 +156,7 @@ impl Range {
     /// Number of records that a command makes for these ranges and for `values` arguments passed by value.
     pub fn record_count<'r>(ranges: impl Iterator<Item = &'r Range>, values: usize) -> u32 {
         let stages = |range: &Range| {
-            let stages = [DumpStage::BeforeDispatch, DumpStage::AfterCompletion];
-            stages.into_iter().filter(|&stage| range.role.is_captured_at(stage)).count()
+            DumpStage::ALL.into_iter().filter(|&stage| range.role.is_captured_at(stage)).count()
         };
         u32::try_from(ranges.map(stages).sum::<usize>() + values).unwrap_or(u32::MAX)
     }

@@ -89,8 +89,8 @@ impl RingAllocator {
     }
 
     /// Allocates a slice. If none is free, waits as long as other slices are being freed, at most [`WAIT_LIMIT`] from
-    /// one to the next. Returns none when it has waited in vain. `submit` runs before the call waits: it must ensure
-    /// that whatever frees slices was submitted to the device.
+    /// one to the next. Returns none when it has waited in vain. `submit` runs before the call waits: it must
+    /// submit the commands that free slices to the device.
     pub fn allocate(&self, bytes: u64, submit: impl FnOnce()) -> Option<RingSlice> {
         self.allocate_while(bytes, submit, || false)
     }

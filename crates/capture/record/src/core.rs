@@ -176,7 +176,7 @@ pub(crate) fn say(what: &str) {
 }
 
 /// A shared reference to a [`Core`]. In a forked process it is never the last one: the mapping does not exist
-/// there, and whatever is at its address must not be unmapped.
+/// there, and a different mapping at its address must not be unmapped.
 pub(crate) struct CoreRef(Arc<Core>);
 
 impl CoreRef {

@@ -1,9 +1,9 @@
 //! The machine of a benchmark, and statistics of measurements.
 
 use std::fs;
-use std::thread::available_parallelism;
 
 use serde::Serialize;
+use tensortap::cpu_count;
 
 /// Properties of the machine that affect the results.
 #[derive(Clone, Debug, Serialize)]
@@ -26,7 +26,7 @@ impl Machine {
     /// Reads the properties of this machine.
     pub fn read() -> Machine {
         Machine {
-            cpus: available_parallelism().map_or(1, usize::from),
+            cpus: cpu_count(),
             cpu_model: fs::read_to_string("/proc/cpuinfo").ok().as_deref().and_then(model_name),
             architecture: std::env::consts::ARCH,
             os: std::env::consts::OS,

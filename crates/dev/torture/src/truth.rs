@@ -187,13 +187,13 @@ pub fn accounted(index: &[u8]) -> BTreeMap<u32, u64> {
     let (Some(run), Some(mut at)) = (long(16), word(12).map(|bytes| bytes as usize)) else { return lanes };
     while let (Some(b"TFRM"), Some(bytes), Some(lane)) = (index.get(at..at + 4), word(at + 4), word(at + 8)) {
         let end = at + 32 + bytes as usize;
-        let (Some(first), Some(behind), Some(sum)) = (long(at + 16), long(at + 24), long(end)) else { break };
+        let (Some(first), Some(past), Some(sum)) = (long(at + 16), long(at + 24), long(end)) else { break };
         if xxhash_rust::xxh3::xxh3_64_with_seed(&index[at..end], run) != sum {
             break;
         }
         let reached = lanes.entry(lane).or_insert(0);
         if first <= *reached {
-            *reached = (*reached).max(behind);
+            *reached = (*reached).max(past);
         }
         at = end + 8;
     }
@@ -243,10 +243,10 @@ mod tests {
 
     #[test]
     fn an_index_accounts_for_complete_frames_up_to_the_first_gap() {
-        let frame = |lane: u32, first: u64, behind: u64| {
+        let frame = |lane: u32, first: u64, past: u64| {
             let mut bytes =
                 [&b"TFRM"[..], &8_u32.to_le_bytes(), &lane.to_le_bytes(), &1_u32.to_le_bytes()].concat();
-            bytes.extend([first, behind, 0].map(u64::to_le_bytes).concat());
+            bytes.extend([first, past, 0].map(u64::to_le_bytes).concat());
             bytes.extend(xxhash_rust::xxh3::xxh3_64_with_seed(&bytes, 5).to_le_bytes());
             bytes
         };

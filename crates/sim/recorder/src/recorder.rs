@@ -92,7 +92,7 @@ pub enum Outcome {
 ///     }
 /// });
 ///
-/// // SAFETY: the lines outlive the region, and nobody else uses them.
+/// // SAFETY: the lines outlive the region, and nothing else uses them.
 /// let memory = unsafe { Memory::new(DeviceRange { addr: base, bytes: 2000 * 64 }) };
 /// let region = Region::open(memory, base)?;
 /// let mut recorder = region.recorder(0, NoHost)?;

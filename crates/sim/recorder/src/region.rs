@@ -102,7 +102,7 @@ impl<'m> Memory<'m> {
     pub fn of_slice(bytes: &'m mut [u8]) -> Self {
         let range =
             DeviceRange { addr: bytes.as_mut_ptr().expose_provenance() as u64, bytes: bytes.len() as u64 };
-        // SAFETY: this value alone borrows all of it during 'm, and it opens one region.
+        // SAFETY: only this value borrows it, as a whole, during 'm, and it opens one region.
         unsafe { Self::new(range) }
     }
 

@@ -1,5 +1,5 @@
 //! Scenes with kernels from libraries that the user names, for replays. The kernels replace those of a scene,
-//! or stand without a scene.
+//! or form a scene of their own.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

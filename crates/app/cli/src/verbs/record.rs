@@ -244,13 +244,13 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
-    struct Line {
+    struct RecordLine {
         #[command(flatten)]
         record: RecordArgs,
     }
 
     fn parse(line: &str) -> RecordArgs {
-        Line::try_parse_from(["record"].into_iter().chain(line.split_whitespace())).expect(line).record
+        RecordLine::try_parse_from(["record"].into_iter().chain(line.split_whitespace())).expect(line).record
     }
 
     #[test]
@@ -260,7 +260,7 @@ mod tests {
             assert_eq!(config.command, ["prog", "--out", "there", "-v"], "{line}");
             assert_eq!(config.out, Some("here".into()), "{line}");
         }
-        assert!(Line::try_parse_from(["record", "--out", "here"]).is_err(), "no program");
+        assert!(RecordLine::try_parse_from(["record", "--out", "here"]).is_err(), "no program");
     }
 
     #[test]

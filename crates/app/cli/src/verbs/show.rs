@@ -9,7 +9,7 @@ use std::io::Write;
 use clap::Args;
 use tensortap::DumpStage;
 use tensortap::abi::TensorStats;
-use tensortap::format::{ArgumentKind, Dump, ReadType, Record, role_name};
+use tensortap::format::{ArgumentKind, Dump, ReadType, Record};
 use tensortap::scene::Registry;
 use tensortap::values::{F16_OVERFLOW, Summary};
 
@@ -291,7 +291,7 @@ impl RecordView<'_> {
         let refused = |message: String, hint: &str| Err(UsageError { message, hint: hint.into() });
         let name = tensortap_query::words::record_name(self.record);
         let Some(other) = &self.related.other_stage else {
-            let role = role_name(self.record.role);
+            let role = self.record.role.name();
             return refused(
                 format!("{name} ({role}) was captured at only one stage; --delta needs both"),
                 "`tensortap list --role inout` lists arguments that are read and written; the dump must contain both stages",

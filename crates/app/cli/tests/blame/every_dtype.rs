@@ -74,7 +74,7 @@ fn is_greater(dtype: DType, one: u64, other: u64) -> bool {
     }
 }
 
-/// The inputs and outputs of each task, by position and argument, computed from the input alone.
+/// The inputs and outputs of each task, by position and argument, computed from only the input.
 fn expected(dtype: DType, x: &[u64]) -> Vec<((usize, u16), Vec<u64>)> {
     let flipped = |r: usize, c: usize| x[(ROWS - 1 - r) * COLS + COLS - 1 - c];
     let rows = |at: &dyn Fn(usize, usize) -> u64| -> Vec<u64> {

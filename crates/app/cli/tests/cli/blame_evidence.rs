@@ -214,7 +214,7 @@ fn the_replay_command_of_blame_reproduces_an_injected_fault() {
         let text = folder.tensortap(&format!("blame {kind} --reference")).stdout;
         assert!(text.contains(&format!(" --inject-fault mul={kind}\n")), "{text}");
     }
-    // The task of a race is right when it runs alone, whatever fault is injected into another task.
+    // The task of a race is right when it runs by itself, whatever fault is injected into another task.
     folder.record_wrong("vector_example --dump-tensor --inject-fault mul=race", "raced");
     let found = document(&folder, "blame raced --reference --json", 1);
     let replay = found["culprits"][0]["replay"].as_str().unwrap().strip_prefix("tensortap ").unwrap();

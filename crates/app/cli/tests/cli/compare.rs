@@ -297,7 +297,7 @@ fn repeat_check_passes_if_tasks_with_equal_inputs_differ_by_nature() {
     }
     let (code, found) = shop.json(&["diff", "--repeat-check", "one", "other"]);
     assert_eq!((code, &found["differing"], &found["groups"]), (Some(0), &serde_json::json!([]), &1.into()));
-    // One run alone does not show that the difference is by nature.
+    // One run does not show that the difference is expected.
     let (code, found) = shop.json(&["diff", "--repeat-check", "one"]);
     assert_eq!((code, found["differing"].as_array().map(Vec::len)), (Some(1), Some(1)), "{found}");
 }

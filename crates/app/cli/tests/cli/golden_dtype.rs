@@ -17,7 +17,7 @@ const HALF: f32 = 0.003_906_25;
 const NEAR: [(u16, f32); 4] =
     [(0x3f80, 1.003), (0x3f81, 1.005), (0x3f80, 1.0 + HALF), (0x3f82, 1.0 + 3.0 * HALF)];
 /// Rounds to the value next to the one in the dump, which is within the tolerance of bfloat16 (1.6e-2).
-const BESIDE: [(u16, f32); 2] = [(0x3f80, 1.003), (0x3f80, 1.006)];
+const ROUNDED: [(u16, f32); 2] = [(0x3f80, 1.003), (0x3f80, 1.006)];
 /// Fails every rule: 2 instead of 1.
 const FAR: [(u16, f32); 2] = [(0x3f80, 1.003), (0x4000, 1.003)];
 
@@ -40,13 +40,13 @@ fn npy(descr: &str, elements: usize, content: &[u8]) -> Vec<u8> {
     [b"\x93NUMPY\x01\x00".as_slice(), &length, header.as_bytes(), content].concat()
 }
 
-/// A folder with a dump `bf16` of one task, which wrote NEAR, BESIDE and FAR, and a folder `npy` with its golden.
+/// A folder with a dump `bf16` of one task, which wrote NEAR, ROUNDED and FAR, and a folder `npy` with its golden.
 fn folder() -> Folder {
     let folder = Folder::new();
     let mut made = DumpMaker::new(&folder.path("bf16"), 2);
     made.task(3, 0, DumpStage::AfterCompletion);
     std::fs::create_dir(folder.path("npy")).expect("a folder");
-    for (arg, pairs) in [(0, NEAR.as_slice()), (1, &BESIDE), (2, &FAR)] {
+    for (arg, pairs) in [(0, NEAR.as_slice()), (1, &ROUNDED), (2, &FAR)] {
         made.tensor(Role::Output, arg, DType::BFloat16, &[pairs.len() as u64], &bf16s(pairs));
         let file = folder.path("npy").join(format!("task_0x0000000000000003_after_out{arg}.npy"));
         std::fs::write(file, npy("<f4", pairs.len(), &goldens(pairs))).expect("written");
@@ -92,7 +92,7 @@ fn tolerances_apply_to_the_unrounded_golden() {
     let folder = folder();
     let found = records(&folder, "diff bf16 npy --golden-dtype --json", 1);
     assert_eq!(verdicts(&found), ["pass", "pass", "fail"]);
-    for (record, pairs) in found.iter().zip([NEAR.as_slice(), &BESIDE, &FAR]) {
+    for (record, pairs) in found.iter().zip([NEAR.as_slice(), &ROUNDED, &FAR]) {
         assert_eq!(record["max_abs_err"].as_f64(), Some(max_abs(pairs)), "{record}");
         assert_eq!((&record["max_ulps"], &record["bit_exact"]), (&Value::Null, &Value::Null), "{record}");
     }
@@ -126,7 +126,7 @@ fn a_dump_of_a_different_float_dtype_can_be_a_golden() {
     let folder = folder();
     let mut made = DumpMaker::new(&folder.path("f32"), 2);
     made.task(3, 0, DumpStage::AfterCompletion);
-    for (arg, pairs) in [(0, NEAR.as_slice()), (1, &BESIDE), (2, &FAR)] {
+    for (arg, pairs) in [(0, NEAR.as_slice()), (1, &ROUNDED), (2, &FAR)] {
         made.tensor(Role::Output, arg, DType::Float32, &[pairs.len() as u64], &goldens(pairs));
     }
     made.finish();
@@ -157,7 +157,7 @@ fn only_floats_compare_across_dtypes() {
     let mut made = DumpMaker::new(&folder.path("ints"), 2);
     made.task(3, 0, DumpStage::AfterCompletion);
     made.tensor(Role::Output, 0, DType::Int32, &[2], &i32s([1, 2]));
-    made.tensor(Role::Output, 1, DType::BFloat16, &[2], &bf16s(&BESIDE));
+    made.tensor(Role::Output, 1, DType::BFloat16, &[2], &bf16s(&ROUNDED));
     made.finish();
     std::fs::create_dir(folder.path("npy")).expect("a folder");
     for (arg, descr, content) in [(0, "<f4", f32s([1.0, 2.0])), (1, "<i4", i32s([1, 1]))] {

@@ -118,7 +118,7 @@ fn values_by_numpy(dump: &Path, out: &Path) {
     let mut asked = Command::new(&python);
     if !asked.args(["-c", "import numpy"]).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
     {
-        eprintln!("notice: {} lacks numpy; bytes alone were compared", python.display());
+        eprintln!("notice: {} lacks numpy; only bytes were compared", python.display());
         return;
     }
     let status = Command::new(&python).args(["-c", SCRIPT]).args([dump, out]).status().unwrap();

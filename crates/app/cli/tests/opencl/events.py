@@ -58,7 +58,7 @@ for line in (queue, unordered):
     print("complete", event.command_execution_status == cl.command_execution_status.COMPLETE)
     times = [event.profile.queued, event.profile.submit, event.profile.start, event.profile.end]
     print("times", times == sorted(times), times[3] > times[2])
-    # A program that waits for the event finds the kernel's output. What it writes then is not recorded as the
+    # A program that waits for the event finds the kernel's output. Its later writes are not recorded as the
     # kernel's.
     late = cl.enqueue_fill_buffer(line, b, np.float32(999), 0, 1024, wait_for=[event])
     late.wait()

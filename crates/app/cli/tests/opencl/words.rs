@@ -166,7 +166,7 @@ fn program_scope_variables_are_reported_and_make_replays_inexact() {
         let reason = refused["reason"].as_str().unwrap();
         assert!(reason.contains("variables of the program"), "{reason}");
     }
-    // Replayed alone, the third launch starts with the initial value, as the first did.
+    // Replayed by itself, the third launch starts with the initial value, as the first did.
     let third = format!("{:#x}", launches[2].task_id);
     let (code, said, stderr) = bench.call(&["replay", "run", "--task", &third, "--allow-inexact"]);
     assert_eq!((code, &said["bitexact"]), (Some(1), &0.into()), "{said} {stderr}");

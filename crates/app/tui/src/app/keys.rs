@@ -3,7 +3,7 @@
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::Position;
 
-use super::{App, Pending, Sort, Tab};
+use super::{App, LoadState, Sort, Tab};
 use crate::list::Cursor;
 use crate::request::{Request, RequestKind, TaskFilter};
 
@@ -88,8 +88,8 @@ impl App {
             }
             Tab::Graph => self.show_neighbors(self.opened.or(self.chosen_place())),
             Tab::Diff => {
-                if matches!(self.labels, Pending::NotRequested) {
-                    self.labels = Pending::Waiting;
+                if matches!(self.labels, LoadState::NotRequested) {
+                    self.labels = LoadState::Waiting;
                     self.requests.push(Request(RequestKind::Labels));
                 }
                 self.tab = Tab::Diff;

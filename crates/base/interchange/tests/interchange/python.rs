@@ -22,7 +22,7 @@ fn python(script: &str, dir: &Path) -> Option<bool> {
         asked.status().is_ok_and(|status| status.success())
     };
     if !has("numpy") || !has("safetensors") {
-        eprintln!("notice: {} lacks numpy or safetensors; stored sums decide alone", python.display());
+        eprintln!("notice: {} lacks numpy or safetensors; only stored sums are compared", python.display());
         return None;
     }
     Some(Command::new(&python).args(["-c", script]).arg(dir).status().unwrap().success())

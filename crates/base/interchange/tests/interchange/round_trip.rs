@@ -58,7 +58,7 @@ fn npy_files_restore_every_dtype_with_the_manifest_and_keep_the_bits_without() {
     fs::write(dir.path().join(EXPORT_MANIFEST_FILE), serde_json::to_string(&manifest()).unwrap()).unwrap();
     assert_all_there(&NamedArrays::open(dir.path()).unwrap());
     let one = NamedArrays::open(&dir.path().join("bfloat16.npy")).unwrap();
-    assert_eq!(one.arrays()[0].dtype, DType::BFloat16, "the manifest beside a file counts");
+    assert_eq!(one.arrays()[0].dtype, DType::BFloat16, "the manifest next to a file counts");
 }
 
 #[test]

@@ -89,7 +89,7 @@ where
         let records = observer.poll(PIECES).unwrap();
         if !records.is_empty() {
             let written = consumer.poll().unwrap();
-            assert!(written >= records.end, "a committed record lies past the cursor");
+            assert!(written >= records.end, "a committed record is past the cursor");
             for position in records.clone() {
                 assert_eq!(shared.byte(position).read(), 40 + position);
             }
@@ -182,7 +182,7 @@ fn laps_are_short<O: ArenaOrderings + 'static>(forgets_last_lap: bool) {
     while !observer.is_taken() {
         for record in observer.poll(1).unwrap() {
             let position = shared.positions[usize::try_from(record).unwrap()].read();
-            assert!(consumer.poll().unwrap() > position, "a committed record lies past the cursor");
+            assert!(consumer.poll().unwrap() > position, "a committed record is past the cursor");
             assert_eq!(shared.byte(position).read(), 40 + record);
             consumer.release_to(position + 1).unwrap();
         }

@@ -19,20 +19,20 @@ weakened! {
 /// One lane, and the memory that its holder uses.
 struct LeaseModel {
     word: SharedU64,
-    behind: RaceChecked<u64>,
+    guarded: RaceChecked<u64>,
     steps: Steps,
 }
 
 impl LeaseModel {
     fn new() -> Arc<Self> {
-        Arc::new(Self { word: SharedU64::new(0), behind: RaceChecked::new(0), steps: Steps::new() })
+        Arc::new(Self { word: SharedU64::new(0), guarded: RaceChecked::new(0), steps: Steps::new() })
     }
 
     fn use_once<O: LeaseOrderings>(&self) -> bool {
         self.steps.mark();
         let Some(lease) = Lease::<O>::take_with(&self.word) else { return false };
-        assert_eq!(self.behind.read(), lease.earlier(), "every holder counts once");
-        self.behind.write(lease.earlier() + 1);
+        assert_eq!(self.guarded.read(), lease.earlier(), "every holder counts once");
+        self.guarded.write(lease.earlier() + 1);
         self.steps.mark();
         lease.give_back();
         true

@@ -67,7 +67,7 @@ impl Rig {
         setup_bytes(self.geometry, options).unwrap().write(|offset, bytes| self.write(offset, bytes));
     }
 
-    /// Opens whatever is at an address.
+    /// Opens the memory at an address as a region.
     pub fn reopen(&self, addr: u64) -> Result<Region<'_>, RegionError> {
         // SAFETY: the memory lives as long as the rig; a test uses one region at a time.
         Region::open(unsafe { Memory::new(self.range()) }, addr)

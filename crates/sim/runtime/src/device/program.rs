@@ -12,6 +12,7 @@ use tensortap_abi::{
 use tensortap_platform::{DeviceLink, DeviceMemory, DeviceProgram, PlatformError};
 use tensortap_recorder::Region;
 use tensortap_scene::{FaultKind, GraphError, Location, Orch, Params, PlacedArg, Registry, Scene};
+use tensortap_sync::parallel::cpu_count;
 use tensortap_sync::park::spins_for;
 
 use super::call::SpecialCall;
@@ -185,8 +186,7 @@ impl<'m> Launch<'m> {
     fn thread_counts(&self) -> ThreadCounts {
         let KernelArgs { blocks, schedulers, .. } = self.args;
         let threads = 1 + schedulers as usize + blocks as usize * SLOTS_PER_TASK;
-        let cpus = thread::available_parallelism().map_or(1, usize::from);
-        ThreadCounts { blocks, schedulers, spins: spins_for(threads, cpus) }
+        ThreadCounts { blocks, schedulers, spins: spins_for(threads, cpu_count()) }
     }
 
     /// Starts the threads of the run and waits for its end. A hanging kernel blocks its thread, and so this

@@ -61,8 +61,8 @@ impl GuardOptions {
         Ok((DeviceRange { addr: layout.tensor_addr(piece, bytes), bytes }, piece))
     }
 
-    /// The limit on guarded tensors in a device with this number of threads. Fails if the host alone needs
-    /// more.
+    /// The limit on guarded tensors in a device with this number of threads. Fails if the host needs more by
+    /// itself.
     pub(super) fn limit(self, threads: u64, guarded: usize) -> Result<u32, RunError> {
         if !self.pages {
             return Ok(u32::MAX);

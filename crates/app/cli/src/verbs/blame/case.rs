@@ -142,8 +142,8 @@ impl<'a> Case<'a> {
     }
 }
 
-/// The rules of the comparison. A rerun reproduces the bits of a kernel that is the same as in the run. A kernel of the
-/// user's is another build, so its outputs are compared within tolerances, as `replay` does.
+/// The rules of the comparison. A rerun reproduces the bits of a kernel that is the same as in the run. A kernel from the
+/// user's library is a different build, so its outputs are compared within tolerances, as `replay` does.
 fn rules(args: &BlameArgs, dump: &Dump) -> anyhow::Result<RuleBook> {
     let info = dump.info();
     let is_other_build = info.is_of_program() || dump.format().is_foreign();
