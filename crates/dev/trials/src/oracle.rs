@@ -6,15 +6,15 @@
 //! - `wrong_here`: tasks that did something wrong. Their kernel computed something else, did not write, wrote
 //!   outside of its arguments, or got another scalar or buffer; or the task is one too many.
 //! - `raced`: the writer and the early reader of a race, as a pair.
-//! - `fed`: tasks that may be `wrong_here`, and tasks that *read* an element which differs from the golden run
-//!   and came from somewhere else: from uninitialized memory, from unrecorded code, from a host write that
+//! - `fed`: tasks that may be `wrong_here`, and tasks that *read* an element, or declare that they do, which differs from
+//!   the golden run and came from somewhere else: from uninitialized memory, from unrecorded code, from a host write that
 //!   provided other data, from a stray write, or from another task than in the golden run. If it came from the
 //!   same recorded task in both runs, then that task is wrong or inherits, and `fed` has a false source.
 //! - A task that only received such an element, without using it, is innocent.
 //!
 //! # What the verdict must be
-//! - A right run passes if something could be compared: a record with full content on both sides, or with
-//!   equal hashes. Noise and errors within the tolerance are right.
+//! - A right run passes if both dumps have everything that some task left: full content, or equal hashes. Noise and errors
+//!   within the tolerance are right.
 //! - A wrong run fails if both dumps have the content of an element that a task wrote in one of the runs, the
 //!   element is outside its rule, and the two tasks are certainly partners.
 //!
@@ -149,8 +149,10 @@ impl Case<'_> {
         let (Some(actual), Some(golden)) = (self.actual.task(id), self.golden.task(id)) else { return false };
         actual.args.iter().zip(&golden.args).any(|(actual, golden)| {
             let count = actual.places.len().min(golden.places.len());
+            // What a program declares as an input, it may read.
+            let may_read = |at: usize| actual.read[at] || actual.role_known && actual.access.reads();
             let mut read =
-                (0..count).filter(|&at| actual.read[at] && actual.before_of(at) != golden.before_of(at));
+                (0..count).filter(|&at| may_read(at) && actual.before_of(at) != golden.before_of(at));
             read.any(|at| self.is_elsewhere(actual.sources[at], golden.sources[at]))
         })
     }
@@ -212,16 +214,19 @@ impl Case<'_> {
         has_all && (!self.fault.changes_structure() || self.has_names)
     }
 
-    /// Whether both dumps have something that proves to be equal or right.
+    /// Whether both dumps have everything that some task left, and it proves to be equal or right.
     fn is_comparable(&self) -> bool {
         self.is_certain()
             && self.pairs().any(|(actual, golden)| {
                 let args = actual.args.iter().zip(&golden.args).enumerate();
-                args.into_iter().any(|(arg, (left, right))| match self.content(actual.id, arg, true) {
-                    (Content::Full, Content::Full) => true,
-                    (Content::None, _) | (_, Content::None) => false,
-                    _ => left.after == right.after,
-                })
+                let mut written =
+                    args.filter(|(_, (left, _))| !left.role_known || left.access.writes()).peekable();
+                written.peek().is_some()
+                    && written.all(|(arg, (left, right))| match self.content(actual.id, arg, true) {
+                        (Content::Full, Content::Full) => true,
+                        (Content::None, _) | (_, Content::None) => false,
+                        _ => left.after == right.after,
+                    })
             })
     }
 
@@ -265,7 +270,7 @@ impl Case<'_> {
         if self.fault.is_right() || !self.is_certain() {
             return false;
         }
-        let is_ordered = self.style.lanes == 1 || self.style.edges == Edges::Complete;
+        let is_ordered = self.is_ordered();
         let roles_known = self.actual.traces.iter().flat_map(|trace| &trace.args).all(|arg| arg.role_known);
         if !is_ordered && !roles_known {
             return false;
@@ -282,6 +287,13 @@ impl Case<'_> {
             }
             _ => self.has_all_contents() && roles_known && is_ordered && self.has_names && self.shows_cause(),
         }
+    }
+
+    /// Whether the facts show the order of all tasks. The commands of a queue are ordered only if the program says so.
+    fn is_ordered(&self) -> bool {
+        let style = self.style;
+        let has_lane_order = !style.queues || style.declares_lane_order;
+        style.edges == Edges::Complete && has_lane_order || style.lanes == 1 && has_lane_order
     }
 
     /// The first launch that wrote something wrong, if it is guilty.

@@ -31,12 +31,19 @@ impl Blame {
         }
         let node = self.graph.task(task);
         let Some(arg) = node.argument(compared.arg_index) else { return true };
-        let is_input = compared.stage == DumpStage::BeforeDispatch || is_left_alone(arg);
+        let is_left = || is_left_alone(arg) && self.partner_argument(task, arg.arg_index).is_none_or(is_left_alone);
+        let is_input = compared.stage == DumpStage::BeforeDispatch || is_left();
         let is_never_written = is_input && self.never_written.contains(&(task, compared.arg_index));
         let may_be_value =
             self.graph.observations().is_some() && arg.is_scalar() || is_value(&self.graph, node, arg);
         let left_no_mark = is_input && finding.label == Label::Masked && self.has_no_counting_producer(arg);
         !(finding.set_aside.contains(&compared.arg_index) || is_never_written || may_be_value || left_no_mark)
+    }
+
+    /// The same argument of the golden's task.
+    fn partner_argument(&self, task: usize, arg_index: u16) -> Option<Argument<'_>> {
+        let partner = (*self.matching.partner.get(task)?)?;
+        self.golden.as_ref()?.task(partner).argument(arg_index)
     }
 
     /// Whether no task wrote an input, except tasks that left what was there and set it aside.

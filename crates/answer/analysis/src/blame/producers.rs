@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use tensortap_abi::DumpStage;
-use tensortap_format::Task;
+use tensortap_format::{Argument, Task};
 use tensortap_judge::{Evidence, Verdict};
 
 use super::ComparedArg;
-use crate::graph::{OutputRef, TaskGraph};
+use crate::graph::{OutputRef, TaskGraph, TensorView};
 use crate::labels::{Finding, Label, Status, TaskStatus};
 use crate::provenance::InputProvenance;
 
@@ -38,8 +38,7 @@ pub(super) fn lacking_of(
     lacking
 }
 
-/// Derives the status of these inputs from their producers. An input without a producer counts as right.
-/// Returns the tasks with a derived status.
+/// Derives the status of these inputs from their producers. Returns the tasks with a derived status.
 pub(super) fn derive(
     graph: &TaskGraph,
     statuses: &mut [TaskStatus],
@@ -50,9 +49,10 @@ pub(super) fn derive(
     for &input in lacking {
         let Some(arg) = graph.task(input.0).argument(input.1) else { continue };
         let status = match provenance.get(&input) {
-            _ if graph.producers_of(arg).is_empty() => Some(Status::Within),
+            _ if graph.producers_of(arg).is_empty() => of_producers(graph, statuses, input),
             Some(InputProvenance::Same) => of_producers(graph, statuses, input),
-            Some(InputProvenance::Changed(_)) => Some(Status::Outside),
+            // Code that was not recorded may have changed it in the golden too.
+            Some(InputProvenance::Changed(_)) => has_only_recorded_writes(graph).then_some(Status::Outside),
             Some(InputProvenance::Unknown(_)) | None => None,
         };
         if let Some(status) = status {
@@ -77,8 +77,14 @@ pub(super) fn is_near_equal_output(graph: &TaskGraph, near_outputs: &ArgSet, inp
     outputs.unwrap_or_default().iter().any(|o| near_outputs.contains(&(o.task, o.arg_index)))
 }
 
-/// The status of an input that is, byte for byte, what its producers wrote. A part of a wrong output has no
-/// status: that part may be right.
+/// Whether the captured tasks wrote everything that was written during the run.
+fn has_only_recorded_writes(graph: &TaskGraph) -> bool {
+    graph.gap.is_none() && !graph.others_write
+}
+
+/// The status of an input that is, byte for byte, what its producers wrote. An input without a producer is right if
+/// every write of the run was captured. A part of a wrong output has no status: that part may be right. Neither has an
+/// input of which an uncaptured write may be a part.
 pub(super) fn of_producers(
     graph: &TaskGraph,
     statuses: &[TaskStatus],
@@ -86,6 +92,14 @@ pub(super) fn of_producers(
 ) -> Option<Status> {
     let arg = graph.task(input.0).argument(input.1)?;
     let outputs = graph.producers_of(arg);
+    let is_covered = match outputs {
+        [] => graph.origin(arg).is_external() && has_only_recorded_writes(graph),
+        [output] => is_whole(graph, *output, arg) || has_only_recorded_writes(graph),
+        _ => has_only_recorded_writes(graph),
+    };
+    if !is_covered {
+        return None;
+    }
     let after = |output: &OutputRef| {
         let TaskStatus::Compared(args) = &statuses[output.task] else { return None };
         let place = graph.task(output.task).arguments().position(|a| a.arg_index == output.arg_index)?;
@@ -95,8 +109,13 @@ pub(super) fn of_producers(
         return Some(Status::Within);
     }
     let [output] = outputs else { return None };
-    let is_whole = graph.output(*output).is_some_and(|o| o.content_bytes() == arg.content_bytes());
-    (is_whole && after(output) == Some(&Status::Outside)).then_some(Status::Outside)
+    (is_whole(graph, *output, arg) && after(output) == Some(&Status::Outside)).then_some(Status::Outside)
+}
+
+/// Whether an output is the same view of memory as an argument.
+fn is_whole(graph: &TaskGraph, output: OutputRef, arg: Argument<'_>) -> bool {
+    let views = graph.output(output).and_then(TensorView::of).zip(TensorView::of(arg));
+    views.is_some_and(|(output, arg)| output.is_same_view(&arg))
 }
 
 pub(super) fn set_before(

@@ -24,6 +24,7 @@ pub(crate) fn is_value(graph: &TaskGraph, task: Task<'_>, arg: Argument<'_>) -> 
     let is_read_only = arg.role_known && arg.role == Role::Input && !arg.is_scalar();
     graph.observations().is_some()
         && is_read_only
+        && task.facts().launch.is_some()
         && !task.kernel_names().is_empty()
         && !is_written(graph, task, arg)
 }

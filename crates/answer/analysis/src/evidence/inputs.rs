@@ -14,6 +14,9 @@ use crate::provenance::{CompareUnit, SharedRange, shared_ranges};
 /// Limit on the number of contiguous pieces of one argument and of its holders together.
 const MAX_PIECES: usize = 1 << 22;
 
+const BY_HASH: &str = "hashes do not show which of its bytes differ; record both runs with --dump-tensor=full to compare \
+    contents";
+
 const NOT_STORED: &str = "it is only part of what other tasks left, and not all payloads are stored; record with \
     --dump-tensor=full";
 
@@ -21,6 +24,8 @@ const NOT_STORED: &str = "it is only part of what other tasks left, and not all 
 struct Question<'r> {
     task: Task<'r>,
     arg: Argument<'r>,
+    /// The same argument of the golden's task, if it was captured.
+    other: Option<Argument<'r>>,
     pieces: Vec<Piece>,
     /// Its captured content before the task.
     content: Option<Vec<u8>>,
@@ -51,6 +56,20 @@ struct Answer {
 impl Answer {
     fn mark(&mut self, spans: &Spans, origin: ErrorOrigin) {
         self.marks.extend(Marks::of_spans(spans, origin).0);
+    }
+
+    /// Whether the difference may lie in parts that no task of the run wrote, which may differ between two right runs.
+    fn may_differ_elsewhere(&self, left: &Spans) -> bool {
+        !left.is_empty() || self.marks.iter().any(|mark| !mark.origin.is_of_run())
+    }
+
+    /// What was not compared is the origin only if nothing else can be.
+    fn forget_not_compared(&mut self) {
+        for mark in &mut self.marks {
+            if let ErrorOrigin::NotCompared(reason) = mark.origin {
+                mark.origin = ErrorOrigin::Unknown(reason);
+            }
+        }
     }
 }
 
@@ -88,7 +107,8 @@ impl<'r> Gatherer<'r> {
         };
         let mut answer = Answer { left: failing, ..Answer::default() };
         let mut room = MAX_PIECES.saturating_sub(own.len());
-        let question = Question { task: pair.task, arg: pair.arg, pieces: own, content, how };
+        let (task, arg, other) = (pair.task, pair.arg, Some(pair.other));
+        let question = Question { task, arg, other, pieces: own, content, how };
         for &holder in graph.last_holders(pair.arg) {
             let Some(written) = graph.output(holder) else { continue };
             let needed = TensorView::of(written).map_or(usize::MAX, |view| piece_count(&view));
@@ -105,6 +125,8 @@ impl<'r> Gatherer<'r> {
         // Without contents, other parts may be all that differs.
         if how == Differs::All || answer.marks.is_empty() {
             answer.mark(&left, unowned);
+        } else if answer.may_differ_elsewhere(&left) {
+            answer.forget_not_compared();
         }
         Ok(InputEvidence {
             marks: Marks::joined(answer.marks),
@@ -126,7 +148,7 @@ impl<'r> Gatherer<'r> {
         let end = arg.content_bytes().unwrap_or(0).saturating_mul(2);
         let mut answer = Answer { left: Spans::up_to(end), ..Answer::default() };
         let content = content(self.ours.dump, arg, DumpStage::BeforeDispatch)?;
-        let question = Question { task, arg, pieces, content, how: Differs::Maybe };
+        let question = Question { task, arg, other: None, pieces, content, how: Differs::Maybe };
         for &holder in graph.last_holders(arg) {
             self.ask_holder(&question, holder, &mut answer)?;
         }
@@ -177,38 +199,41 @@ impl<'r> Gatherer<'r> {
     fn left_by(&mut self, holder: OutputRef) -> ErrorOrigin {
         match self.evidence.outputs.get(&holder).and_then(|output| output.marks.0.first()) {
             Some(mark) => mark.origin,
-            None => self.right_output_of(holder, false).unwrap_or(ErrorOrigin::External),
+            None => self.right_output_of(holder, false),
         }
     }
 
-    /// The origin of differing content that a task left where its own output is within its rule. `None` if the argument
-    /// has a stricter rule: then the difference is that of the output.
-    fn right_output(&mut self, question: &Question<'r>, holder: OutputRef) -> Option<ErrorOrigin> {
+    /// The origin of differing content that a task left where its own output is within its rule.
+    fn right_output(&mut self, question: &Question<'r>, holder: OutputRef) -> ErrorOrigin {
         let Question { task, arg, .. } = *question;
         let own = self.rules.rule(task.place(), arg, DumpStage::BeforeDispatch);
-        let written = self.ours.graph.output(holder)?;
-        let is_stricter = own != self.rules.rule(holder.task, written, DumpStage::AfterCompletion);
-        self.right_output_of(holder, is_stricter)
+        let written = self.ours.graph.output(holder);
+        let theirs = written.map(|written| self.rules.rule(holder.task, written, DumpStage::AfterCompletion));
+        self.right_output_of(holder, theirs != Some(own))
     }
 
-    fn right_output_of(&mut self, holder: OutputRef, is_stricter: bool) -> Option<ErrorOrigin> {
-        let written = self.ours.graph.output(holder)?;
+    fn right_output_of(&mut self, holder: OutputRef, has_other_rule: bool) -> ErrorOrigin {
+        let Some(written) = self.ours.graph.output(holder) else { return ErrorOrigin::External };
         let partner = self.matching.partner[holder.task];
         if let Some(reason) = self.matching.uncertain.get(&holder.task) {
-            return Some(self.evidence.not_compared(written, reason.clone()));
+            return self.evidence.not_compared(written, reason.clone());
         }
         if partner.is_none() && self.evidence.gap.is_none() {
-            return Some(ErrorOrigin::Misplaced(holder));
+            return ErrorOrigin::Misplaced(holder);
         }
         let golden = partner.and_then(|partner| self.golden.graph.task(partner).argument(holder.arg_index));
         match golden.and_then(|golden| golden.hash_after()).zip(written.hash_after()) {
             None => {
                 let task = self.ours.graph.task(holder.task).task_id;
                 let reason = format!("what task {task:#x} left there was not captured in both runs");
-                Some(self.evidence.not_compared(written, reason))
+                self.evidence.not_compared(written, reason)
             }
-            Some((golden, ours)) if golden != ours && is_stricter => None,
-            Some(_) => Some(ErrorOrigin::Misplaced(holder)),
+            Some((golden, ours)) if golden != ours && has_other_rule => {
+                let task = self.ours.graph.task(holder.task).task_id;
+                let reason = format!("what task {task:#x} left there is within its rule; this argument has another rule");
+                self.evidence.unknown(reason)
+            }
+            Some(_) => ErrorOrigin::Misplaced(holder),
         }
     }
 
@@ -239,7 +264,12 @@ impl<'r> Gatherer<'r> {
                 return Ok(());
             }
         };
-        answer.mark(&covered.without(&kept), ErrorOrigin::Changed(holder));
+        let changed = match question.how == Differs::Some && !self.is_changed_only_here(question, holder) {
+            // The rest of the argument may be all that differs.
+            true => self.evidence.unknown(BY_HASH),
+            false => ErrorOrigin::Changed(holder),
+        };
+        answer.mark(&covered.without(&kept), changed);
         for range in &shared {
             let here = here(range);
             for span in kept.within(here.clone()) {
@@ -271,9 +301,20 @@ impl<'r> Gatherer<'r> {
         if question.how == Differs::Maybe || question.how == Differs::Some && !is_all_right {
             return;
         }
-        if let Some(origin) = self.right_output(question, holder) {
+        if !bare.is_empty() {
+            let origin = self.right_output(question, holder);
             answer.marks.extend(bare.into_iter().map(|span| Mark { span: moved(span), origin }));
         }
+    }
+
+    /// Whether an argument still is, in the golden, what the holder left there, while it changed in the dump.
+    fn is_changed_only_here(&self, question: &Question<'r>, holder: OutputRef) -> bool {
+        let is_certain = !self.matching.uncertain.contains_key(&holder.task);
+        let is_right = !self.evidence.outputs.contains_key(&holder);
+        let partner = self.matching.partner[holder.task].filter(|_| is_certain && is_right);
+        let golden = partner.and_then(|partner| self.golden.graph.task(partner).argument(holder.arg_index));
+        let left = golden.and_then(|golden| golden.hash_after());
+        left.is_some() && left == question.other.and_then(|other| other.hash_before())
     }
 
     /// Whether an output holds anything but uninitialized memory.
@@ -348,28 +389,27 @@ impl<'r> Gatherer<'r> {
         let is_whole = self.evidence.gap.is_none();
         // The runtime saw a task write it, but what that task left was not captured.
         let writer = pair.task.producers().find(|edge| {
-            let is_derived = edge.why == EdgeCause::ReadAfterWrite.name();
-            !is_whole && is_derived && edge.arg_index == pair.arg.arg_index
+            let is_read = edge.why == EdgeCause::ReadAfterWrite.name();
+            !is_whole && graph.has_derived_edges && is_read && edge.arg_index == pair.arg.arg_index
         });
         if let Some(edge) = writer {
             let task = edge.from;
             let reason = format!("what task {task:#x} left there was not captured in both runs");
             return ErrorOrigin::NotCompared(self.evidence.number_of(reason));
         }
-        match is_whole && is_fresh(graph, pair) && is_fresh_in_golden(self.golden.graph, pair) {
+        let is_fresh = is_fresh(graph, pair.task, pair.arg)
+            && is_fresh(self.golden.graph, pair.partner, pair.other);
+        match is_whole && is_fresh {
             true => ErrorOrigin::Uninitialized,
             false => ErrorOrigin::External,
         }
     }
 }
 
-/// Whether the memory of an argument was allocated during the recording and the host cannot write it unseen.
-fn is_fresh(graph: &TaskGraph, pair: ArgPair<'_>) -> bool {
+/// Whether the memory of an argument was allocated during the recording, and neither the host nor a task that nothing
+/// orders with this one may have written it unseen.
+fn is_fresh(graph: &TaskGraph, task: Task<'_>, arg: Argument<'_>) -> bool {
     let Some(seen) = graph.observations() else { return false };
-    seen.allocation(pair.task, pair.arg).is_some() && !seen.is_host_writable(pair.task, pair.arg)
-}
-
-fn is_fresh_in_golden(graph: &TaskGraph, pair: ArgPair<'_>) -> bool {
-    let Some(seen) = graph.observations() else { return false };
-    seen.allocation(pair.partner, pair.other).is_some() && !seen.is_host_writable(pair.partner, pair.other)
+    let is_new = seen.allocation(task, arg).is_some() && !seen.is_host_writable(task, arg);
+    is_new && seen.unordered(task, arg).is_none()
 }

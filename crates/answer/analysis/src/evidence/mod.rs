@@ -172,6 +172,14 @@ pub(crate) struct OutputEvidence {
     marks: Marks,
     /// The task did not change elements that the golden's task changed, and these are wrong.
     pub is_stale: bool,
+    /// Why it is not known whether the task wrote wrong elements; the number of the reason.
+    undecided: Option<u32>,
+}
+
+impl OutputEvidence {
+    fn of(marks: Marks) -> OutputEvidence {
+        OutputEvidence { marks, ..OutputEvidence::default() }
+    }
 }
 
 /// The evidence about every argument that is outside its rule. See the [module](self).
@@ -224,10 +232,10 @@ impl Evidence {
         })
     }
 
-    /// Why it is not known whether an argument left its task wrong, if that is not known.
+    /// Why it is not known whether a task wrote wrong elements into an argument, if that is not known.
     pub fn unknown_output(&self, task: usize, arg_index: u16) -> Option<&str> {
-        let output = self.outputs.get(&OutputRef { task, arg_index })?;
-        output.marks.0.iter().find_map(|mark| mark.origin.unknown_reason()).map(|reason| self.reason(reason))
+        let undecided = self.outputs.get(&OutputRef { task, arg_index })?.undecided;
+        undecided.map(|reason| self.reason(reason))
     }
 
     /// Arguments that differ at a stage because of something that happened in the run.
@@ -377,7 +385,7 @@ impl<'r> Gatherer<'r> {
             Status::Outside => Some(self.output_evidence(pair, (before, input.as_ref()))?),
             Status::Unknown(reason) => {
                 let origin = self.evidence.not_compared(pair.arg, reason.clone());
-                Some(OutputEvidence { marks: Marks::all(pair.end(), origin), is_stale: false })
+                Some(OutputEvidence::of(Marks::all(pair.end(), origin)))
             }
             Status::Within | Status::NotApplicable => None,
         };
@@ -429,9 +437,7 @@ impl<'r> Gatherer<'r> {
             let is_unknown = received.unknown_reason().is_some();
             let origin = if is_unknown { received } else { ErrorOrigin::Passed(output) };
             let end = arg.content_bytes().unwrap_or(0).saturating_mul(2).max(1);
-            self.evidence
-                .outputs
-                .insert(output, OutputEvidence { marks: Marks::all(end, origin), is_stale: false });
+            self.evidence.outputs.insert(output, OutputEvidence::of(Marks::all(end, origin)));
         }
         Ok(())
     }
@@ -441,8 +447,8 @@ impl<'r> Gatherer<'r> {
         if arg.role.writes() && !arg.is_scalar() {
             let origin = self.evidence.not_compared(arg, reason);
             let end = arg.content_bytes().unwrap_or(0).saturating_mul(2).max(1);
-            let output = OutputEvidence { marks: Marks::all(end, origin), is_stale: false };
-            self.evidence.outputs.insert(OutputRef { task: task.place(), arg_index: arg.arg_index }, output);
+            let output = OutputRef { task: task.place(), arg_index: arg.arg_index };
+            self.evidence.outputs.insert(output, OutputEvidence::of(Marks::all(end, origin)));
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::labels::Status;
 /// Why bytes that a task may or may not have written are no evidence.
 const NEEDS_CONTENT: &str = "the content before the task was not captured in both runs, so it is not known which bytes \
     the task wrote; record both runs with --dump-tensor=full";
+const NOT_ORDERED: &str = "nothing orders the task that received it with another task that may have written it";
 const BY_CONTENT: &str =
     "hashes do not show which bytes differ; record both runs with --dump-tensor=full to compare contents";
 
@@ -25,42 +26,50 @@ impl<'r> Gatherer<'r> {
         let own = ErrorOrigin::Written(pair.output());
         let failing = self.failing(pair, DumpStage::AfterCompletion)?.map(|(failing, _)| failing);
         let all = || Spans::up_to(pair.end());
-        let of = |marks| OutputEvidence { marks, is_stale: false };
         let has_before = arg.before.is_some() && other.before.is_some();
         let is_written = arg.role_known && (arg.role == Role::Output || !has_before);
         if is_written {
-            return Ok(of(Marks::of_spans(&failing.unwrap_or_else(all), own)));
+            return Ok(OutputEvidence::of(Marks::of_spans(&failing.unwrap_or_else(all), own)));
         }
         if !has_before {
-            return Ok(of(Marks::all(pair.end(), self.evidence.unknown(NEEDS_CONTENT))));
+            return Ok(self.undecided(pair, NEEDS_CONTENT));
         }
         let is_left_alone = arg.is_unchanged() && other.is_unchanged();
         let Some(failing) = failing else {
             let was_equal = *before == Status::Within && arg.hash_before() == other.hash_before();
-            return Ok(of(match is_left_alone {
-                true => self.kept(pair, &all(), input),
-                false if was_equal => Marks::all(pair.end(), own),
-                false => Marks::all(pair.end(), self.evidence.unknown(BY_CONTENT)),
-            }));
+            return Ok(match is_left_alone {
+                true => OutputEvidence::of(self.kept(pair, &all(), input)),
+                false if was_equal => OutputEvidence::of(Marks::all(pair.end(), own)),
+                false => self.undecided(pair, BY_CONTENT),
+            });
         };
         if is_left_alone {
-            return Ok(of(self.kept(pair, &failing, input)));
+            return Ok(OutputEvidence::of(self.kept(pair, &failing, input)));
         }
         let (ours, theirs) = (changed(self.ours, arg)?, changed(self.golden, other)?);
         let (ChangedElements::Some(ours), ChangedElements::Some(theirs)) = (ours, theirs) else {
-            return Ok(of(Marks::all(pair.end(), self.evidence.unknown(NEEDS_CONTENT))));
+            return Ok(self.undecided(pair, NEEDS_CONTENT));
         };
         let written = failing.and(&ours.or(&theirs));
         let is_stale = !written.is_empty() && written.and(&ours).is_empty();
         let mut marks = Marks::of_spans(&written, own).0;
         marks.extend(self.kept(pair, &failing.without(&written), input).0);
-        Ok(OutputEvidence { marks: Marks::joined(marks), is_stale })
+        Ok(OutputEvidence { is_stale, ..OutputEvidence::of(Marks::joined(marks)) })
+    }
+
+    /// The evidence about an argument of which it is not known whether the task wrote the wrong elements.
+    fn undecided(&mut self, pair: ArgPair<'r>, reason: &str) -> OutputEvidence {
+        let reason = self.evidence.number_of(reason);
+        let marks = Marks::all(pair.end(), ErrorOrigin::Unknown(reason));
+        OutputEvidence { undecided: Some(reason), ..OutputEvidence::of(marks) }
     }
 
     /// The origins that positions had before the task, which did not write them. What this task was the first to
     /// receive wrong, later readers inherit from it.
     fn kept(&mut self, pair: ArgPair<'r>, spans: &Spans, input: Option<&InputEvidence>) -> Marks {
         let passed = ErrorOrigin::Passed(pair.output());
+        let graph = self.ours.graph;
+        let is_ordered = graph.observations().is_none_or(|seen| seen.unordered(pair.task, pair.arg).is_none());
         let mut marks = Vec::new();
         for span in spans.iter() {
             let (found, bare) = match input {
@@ -70,6 +79,7 @@ impl<'r> Gatherer<'r> {
             for mark in found {
                 let origin = match mark.origin {
                     ErrorOrigin::Changed(_) | ErrorOrigin::Misplaced(_) => passed,
+                    ErrorOrigin::External if !is_ordered => self.evidence.unknown(NOT_ORDERED),
                     kept => kept,
                 };
                 marks.push(Mark { origin, ..mark });

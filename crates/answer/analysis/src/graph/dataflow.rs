@@ -5,14 +5,14 @@
 
 use std::collections::HashMap;
 
-use tensortap_abi::DType;
+use tensortap_abi::{DType, EdgeCause};
 use tensortap_format::{Argument, Edge, Task, Tasks};
 
 use super::index::{EdgeIndex, TaskIndex};
 use super::order::dependency_order;
 use super::origins::Origins;
 use super::writes::WriteMap;
-use super::{OriginBasis, OutputRef, TaskGraph, TensorView};
+use super::{OriginBasis, OutputRef, Surroundings, TaskGraph, TensorView};
 use crate::observation::Observations;
 
 /// Tasks between two calls of the progress callback.
@@ -40,11 +40,18 @@ impl TaskGraph {
     /// roles, observations decide which tasks wrote; see [`crate::observation`].
     #[must_use]
     pub fn build(tasks: Tasks, gap: Option<String>) -> TaskGraph {
-        TaskGraph::build_with_progress(tasks, gap, &|| ())
+        TaskGraph::build_with_progress(tasks, Surroundings { gap, others_write: false }, &|| ())
     }
 
     /// Like [`TaskGraph::build`]; calls `watch` regularly to report progress.
-    pub(super) fn build_with_progress(mut tasks: Tasks, gap: Option<String>, watch: &dyn Fn()) -> TaskGraph {
+    pub(super) fn build_with_progress(
+        mut tasks: Tasks,
+        around: Surroundings,
+        watch: &dyn Fn(),
+    ) -> TaskGraph {
+        let Surroundings { gap, others_write } = around;
+        let has_derived_edges =
+            !others_write && tasks.edges().iter().any(|edge| edge.why == EdgeCause::ReadAfterWrite.name());
         let mut dependencies = dependencies(&tasks);
         let pairs: Vec<_> = dependencies.iter().map(|d| (d.from, d.to)).collect();
         let order = dependency_order(&starts(&tasks), &pairs);
@@ -57,9 +64,11 @@ impl TaskGraph {
         if tasks.iter().flat_map(|task| task.arguments()).any(|arg| !arg.role_known) {
             let (observations, origins) = Observations::of(&tasks);
             let (depths, observations) = (depths(&tasks, &origins), Some(Box::new(observations)));
-            return TaskGraph { tasks, origins, depths, gap, observations, ..TaskGraph::default() };
+            let graph = TaskGraph { tasks, origins, depths, gap, observations, ..TaskGraph::default() };
+            return TaskGraph { others_write, has_derived_edges, ..graph };
         }
-        let mut finder = OriginFinder::new(&tasks, dependencies, gap.is_none());
+        let are_complete = has_derived_edges && gap.is_none();
+        let mut finder = OriginFinder::new(&tasks, dependencies, are_complete);
         let mut origins = Origins::new(tasks.argument_count());
         let mut renewed = tasks.renewed().iter().peekable();
         for task in tasks.iter() {
@@ -79,7 +88,7 @@ impl TaskGraph {
         }
         origins.shrink();
         let depths = depths(&tasks, &origins);
-        TaskGraph { tasks, origins, depths, gap, ..TaskGraph::default() }
+        TaskGraph { tasks, origins, depths, gap, others_write, has_derived_edges, ..TaskGraph::default() }
     }
 
     /// For each view of memory, the outputs that hold its bytes at the end of the run, the newest first.
@@ -132,8 +141,8 @@ struct OriginFinder {
     dependencies: Vec<Dependency>,
     /// Edges by the waiting task, then by argument.
     incoming: EdgeIndex,
-    /// Whether the runtime derived all dependencies from reads and writes.
-    are_derived: bool,
+    /// Whether the dependencies show every producer.
+    are_complete: bool,
     /// By task, the last task that waited for it, as position + 1.
     waited_for_by: Vec<usize>,
     /// The last writer of a content within each step; equal content in different steps is no evidence. Only
@@ -142,12 +151,12 @@ struct OriginFinder {
 }
 
 impl OriginFinder {
-    fn new(tasks: &Tasks, dependencies: Vec<Dependency>, is_whole: bool) -> OriginFinder {
+    fn new(tasks: &Tasks, dependencies: Vec<Dependency>, are_complete: bool) -> OriginFinder {
         let mut incoming = EdgeIndex::of(tasks.len(), dependencies.iter().map(|d| d.to as usize));
         incoming.sort_by_key(|edge| dependencies[edge].arg_index);
         OriginFinder {
             writes: WriteMap::of(tasks.argument_count()),
-            are_derived: is_whole && tasks.edges().iter().any(|edge| edge.why == "read_after_write"),
+            are_complete,
             waited_for_by: vec![0; tasks.len()],
             contents: tasks.edges().is_empty().then(HashMap::new),
             dependencies,
@@ -168,7 +177,7 @@ impl OriginFinder {
             let Some(mut outputs) = self.writes.last(&view) else {
                 return (Vec::new(), OriginBasis::Undecided);
             };
-            if self.are_derived {
+            if self.are_complete {
                 outputs.retain(|output| self.waited_for_by[output.task] == place + 1);
             }
             return (outputs, OriginBasis::Bytes);

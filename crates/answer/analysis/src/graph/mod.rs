@@ -40,6 +40,9 @@ pub struct TaskGraph {
     pub lost_ends: Option<String>,
     /// Whether unrecorded code may write between tasks, as in a recorded program.
     pub others_write: bool,
+    /// Whether the runtime derived the dependencies from reads and writes, so that they show all producers of every task.
+    /// A program declares what it likes.
+    pub has_derived_edges: bool,
     /// What the dump shows about the length of its run.
     pub extent: RunExtent,
     /// Present if some roles are unknown.
@@ -97,6 +100,15 @@ impl Origin<'_> {
     pub fn is_external(&self) -> bool {
         self.outputs.is_empty() && !matches!(self.basis, OriginBasis::Nothing | OriginBasis::Undecided)
     }
+}
+
+/// Who else may have written, apart from the captured tasks.
+#[derive(Clone, Debug, Default)]
+struct Surroundings {
+    /// See [`TaskGraph::gap`].
+    gap: Option<String>,
+    /// See [`TaskGraph::others_write`].
+    others_write: bool,
 }
 
 impl TaskGraph {
@@ -232,12 +244,11 @@ pub fn load_with_progress(
         }
         false => Ok(None),
     })?;
-    let gap = gap(dump, &tasks);
+    let around = Surroundings { gap: gap(dump, &tasks), others_write: dump.info().is_of_program() };
     Ok(TaskGraph {
-        others_write: dump.info().is_of_program(),
         extent: extent(dump),
         lost_ends: ends::lost_ends(dump),
-        ..TaskGraph::build_with_progress(tasks, gap, watch)
+        ..TaskGraph::build_with_progress(tasks, around, watch)
     })
 }
 

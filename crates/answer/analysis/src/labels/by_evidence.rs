@@ -21,6 +21,8 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
             ErrorOrigin::Written(_) | ErrorOrigin::Passed(_) => Cause::Inherited,
             ErrorOrigin::Changed(output) => self.changed_cause(task, arg, (output, &bytes)),
             ErrorOrigin::Misplaced(output) => self.misplaced_cause(task, arg, output),
+            // Whatever the memory held before, the task overwrote it.
+            ErrorOrigin::External if input.uninitialized == UninitializedUse::Overwritten => Cause::Within,
             ErrorOrigin::External => self.external_cause(evidence, task, arg),
             ErrorOrigin::Uninitialized if is_cause => self.uninitialized_cause(task, arg),
             ErrorOrigin::Uninitialized => Cause::Within,

@@ -274,10 +274,10 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
         }
     }
 
-    /// Whether nothing was captured before the task, as with `--dump-stage after`, but the dump has
-    /// dependencies.
+    /// Whether nothing was captured before the task, as with `--dump-stage after`, but its dependencies show its
+    /// producers.
     fn is_without_inputs(&self, node: Task<'_>) -> bool {
-        node.arguments().all(|arg| arg.before.is_none()) && !self.graph.tasks().edges().is_empty()
+        node.arguments().all(|arg| arg.before.is_none()) && self.graph.has_derived_edges
     }
 
     /// The label of a wrong task with only captured outputs: its inputs count as right if the outputs of its

@@ -2,7 +2,7 @@
 //!
 //! The tasks of a queue keep their order from run to run. So do the tasks of a scope, because one thread submits them.
 //! Threads of a pool take work as it comes. So threads are only paired if they do distinguishable work, or if each
-//! run has only one.
+//! run has only one. If a dump lacks tasks, what is left of the work does not distinguish threads.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -30,6 +30,7 @@ pub(super) fn lane_pairs(
     (first, second): (&TaskGraph, &TaskGraph),
     colors: [&[u64]; 2],
     step: StepKey,
+    lacks_tasks: bool,
 ) -> Vec<LanePair> {
     let is_program = first.others_write && second.others_write;
     let [ours, mut theirs] = [first, second].map(|graph| lanes_of(graph, step, is_program));
@@ -51,7 +52,9 @@ pub(super) fn lane_pairs(
             threads.entry(step).or_default()[1].push(second);
         }
     }
-    pairs.extend(threads.into_values().flat_map(|threads| pair_threads(threads, colors)));
+    let is_single = |[ours, theirs]: &[Vec<Vec<usize>>; 2]| ours.len() <= 1 && theirs.len() <= 1;
+    let threads = threads.into_values().filter(|threads| !lacks_tasks || is_single(threads));
+    pairs.extend(threads.flat_map(|threads| pair_threads(threads, colors)));
     pairs
 }
 

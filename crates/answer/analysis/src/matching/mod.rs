@@ -147,7 +147,8 @@ impl Matcher<'_> {
         let by_kernel = MatchCriteria { args: false, ..by_shape };
         let alone = if complete.is_whole { by_shape } else { by_kernel };
         let [colors, others] = pairing.local_colors(&alone);
-        let lanes = lanes::lane_pairs((first, second), [&colors, &others], exact.step);
+        let lacks_tasks = complete.lacks_tasks.contains(&true);
+        let lanes = lanes::lane_pairs((first, second), [&colors, &others], exact.step, lacks_tasks);
         pairing.note_positions(&lanes, [&colors, &others]);
         let [named, other_named] = pairing.named_colors(&alone);
         let by_name = [&named[..], &other_named[..]];

@@ -16,6 +16,9 @@ use super::{Matching, stretches};
 use crate::graph::TaskGraph;
 use crate::steps::Budget;
 
+/// Limit on the number of tasks without a partner that each pair is compared with.
+const MAX_RIVALS: usize = 64;
+
 /// The unpaired tasks of both graphs that look alike.
 pub(super) type Class = (Vec<usize>, Vec<usize>);
 
@@ -285,8 +288,31 @@ impl<'g> Pairing<'g> {
         }
     }
 
+    /// Doubts pairs of tasks with different arguments if a task without a partner fits one of the two: a program may have
+    /// one task more.
+    fn doubt_incompatible(&mut self, traits: &MatchCriteria) {
+        if self.unpaired_first().next().is_none() && self.unpaired_second().next().is_none() {
+            return;
+        }
+        let fits = |ours: usize, theirs: usize| {
+            let (ours, theirs) = (self.first.task(ours), self.second.task(theirs));
+            traits.is_compatible((self.first.tasks(), ours), (self.second.tasks(), theirs))
+        };
+        let has_rival = |(ours, theirs): &(usize, usize)| {
+            !fits(*ours, *theirs)
+                && (self.unpaired_first().take(MAX_RIVALS).any(|rival| fits(rival, *theirs))
+                    || self.unpaired_second().take(MAX_RIVALS).any(|rival| fits(*ours, rival)))
+        };
+        let doubted: Vec<usize> = self.certain_pairs().filter(has_rival).map(|(ours, _)| ours).collect();
+        for ours in doubted {
+            let doubt = "its arguments differ from those of its partner, and a task without a partner fits better";
+            self.uncertain.insert(ours, doubt.into());
+        }
+    }
+
     /// The final pairs, with reasons for the tasks without a partner.
-    pub fn finish(self, traits: &MatchCriteria, lanes: &[LanePair]) -> Matching {
+    pub fn finish(mut self, traits: &MatchCriteria, lanes: &[LanePair]) -> Matching {
+        self.doubt_incompatible(traits);
         let matched = Matching { partner: self.partner.clone(), ..Matching::default() };
         if self.pair_of_first.iter().chain(&self.pair_of_second).all(Option::is_some) {
             return Matching { uncertain: self.uncertain, ..matched };

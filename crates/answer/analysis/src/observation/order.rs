@@ -1,4 +1,5 @@
-//! The partial order of the tasks of a dump: the transitive closure of its edges, independent of times.
+//! The partial order of the tasks of a dump: the transitive closure of its edges, independent of times. The calls of a
+//! thread come one after the other, so they are ordered too.
 //!
 //! Tasks are in dependency order, so the predecessors of a task are all tasks up to some position without a
 //! gap, plus some later ones. The gapless part is a single number. For the later ones, tasks are spread over
@@ -17,6 +18,7 @@
 mod before;
 mod chains;
 mod edges;
+mod threads;
 #[cfg(test)]
 mod tests;
 
@@ -59,7 +61,8 @@ impl Order {
 
     /// The same with other limits.
     pub(super) fn within(tasks: &Tasks, room: OrderBudget) -> Order {
-        let (edges, cut) = edges::edges_between(tasks, &TaskIndex::of(tasks));
+        let (mut edges, cut) = edges::edges_between(tasks, &TaskIndex::of(tasks));
+        edges.extend(threads::edges_of_threads(tasks));
         let queues: Vec<u32> = tasks.iter().map(|task| task.queue).collect();
         let mut order = Order::from_edges(&queues, edges, room);
         order.mark_incomplete(&cut);

@@ -45,7 +45,7 @@ pub(super) fn input_state(blame: &Blame, place: usize) -> InputState {
     let is_partial = task.argument_total().is_some_and(|total| captured < u64::from(total));
     match unknown {
         Some(reason) => InputState::Unknown(reason),
-        None if is_partial => by_edges(blame, place),
+        None if is_partial => InputState::Unknown("not all inputs of the task were captured".into()),
         None => InputState::Right,
     }
 }
@@ -67,17 +67,6 @@ fn argument_state(blame: &Blame, place: usize, arg: Argument<'_>) -> InputState 
             })
         }
     }
-}
-
-/// The state of inputs that were not captured, by the outputs of the tasks that this task waited for.
-fn by_edges(blame: &Blame, place: usize) -> InputState {
-    let task = blame.graph.task(place);
-    let carries =
-        task.producers().filter(|edge| !matches!(edge.why, "write_after_write" | "write_after_read"));
-    let producers = carries.filter_map(|edge| blame.graph.position(edge.producer()));
-    let first = task.arguments().next().map_or(0, |arg| arg.arg_index);
-    of_producers(producers.map(|producer| output_verdict(blame, producer, None)), first)
-        .unwrap_or_else(|| InputState::Unknown("not all inputs of the task were captured".into()))
 }
 
 /// `None` without producers, or if nothing is known about one of them.
