@@ -64,6 +64,7 @@ impl DumpSetup {
             dump_level: self.level as u32,
             dump_policy: self.policy.name().into(),
             dump_collect: self.collector.collect.name().into(),
+            filters: self.filter.names().map(str::to_owned).collect(),
             ..RunInfo::default()
         }
     }

@@ -70,6 +70,10 @@ pub struct RunInfo {
     /// The folder that the scene was read from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scene_folder: Option<String>,
+    /// The filters that were set, by the names of their options without `--dump-`. Empty if there were none, or if an
+    /// earlier version wrote the dump.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub filters: Vec<String>,
     /// Keys this version does not know.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
@@ -96,6 +100,7 @@ impl Default for RunInfo {
             args: Vec::new(),
             inject_fault: None,
             scene_folder: None,
+            filters: Vec::new(),
             extra: Map::new(),
         }
     }

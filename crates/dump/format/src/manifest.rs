@@ -289,6 +289,9 @@ impl JsonInput<'_> {
         if let Some(folder) = &info.scene_folder {
             lines.field("scene_folder", folder)?;
         }
+        if !info.filters.is_empty() {
+            lines.field("filters", &info.filters)?;
+        }
         if let Some(golden) = self.footer.golden {
             lines.field("golden", golden.name())?;
         }
@@ -363,7 +366,7 @@ impl JsonInput<'_> {
 }
 
 /// The manifest's own keys. Unknown keys must not repeat them.
-pub(crate) const MANIFEST_KEYS: [&str; 47] = [
+pub(crate) const MANIFEST_KEYS: [&str; 48] = [
     "schema_version",
     "run_dir",
     "status",
@@ -409,6 +412,7 @@ pub(crate) const MANIFEST_KEYS: [&str; 47] = [
     "total_dispatches",
     "inject_fault",
     "scene_folder",
+    "filters",
     "golden",
     "tensors",
 ];

@@ -113,6 +113,9 @@ impl DumpWriter {
         if info.run_dir.is_empty() {
             info.run_dir = folder_name(dir);
         }
+        if options.keep_last_tasks.is_some() {
+            info.filters.push("last".into());
+        }
         if !is_plain_file_name(&info.bin_file) {
             return Err(FormatError::BadBinFile { name: info.bin_file });
         }

@@ -31,7 +31,8 @@ impl Blame {
         }
         let node = self.graph.task(task);
         let Some(arg) = node.argument(compared.arg_index) else { return true };
-        let is_left = || is_left_alone(arg) && self.partner_argument(task, arg.arg_index).is_none_or(is_left_alone);
+        let is_left =
+            || is_left_alone(arg) && self.partner_argument(task, arg.arg_index).is_none_or(is_left_alone);
         let is_input = compared.stage == DumpStage::BeforeDispatch || is_left();
         let is_never_written = is_input && self.never_written.contains(&(task, compared.arg_index));
         let may_be_value =

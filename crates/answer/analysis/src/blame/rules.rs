@@ -72,7 +72,12 @@ impl<'a> RuleTable<'a> {
         let task = self.graph.task(kind);
         let (task_id, names) = (TaskId(task.task_id).to_string(), task.kernel_names());
         let kernels: Vec<&str> = names.iter().map(String::as_str).collect();
-        self.book.rule(&RuleSubject { task_id: &task_id, kernels: &kernels, arg_index: arg_index.into(), dtype })
+        self.book.rule(&RuleSubject {
+            task_id: &task_id,
+            kernels: &kernels,
+            arg_index: arg_index.into(),
+            dtype,
+        })
     }
 }
 

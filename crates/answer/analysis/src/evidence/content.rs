@@ -1,6 +1,6 @@
 //! Captured contents, and which of their elements differ or changed.
 
-use tensortap_abi::DumpStage;
+use tensortap_abi::{DumpStage, Role};
 use tensortap_format::{Argument, ArgumentSnapshot, Dump, FormatError, Task};
 use tensortap_judge::{Comparison, TensorType};
 
@@ -80,11 +80,34 @@ pub(crate) fn holds_output_of(
         let halves = arg.dtype.bits() < 8 || written.dtype.bits() < 8;
         let shared = shared_ranges(&own, &theirs, CompareUnit::HalfByte);
         let equal = shared.iter().flat_map(|range| equal_part(&held, &wrote, range, halves).into_ranges());
-        if positions.without(&Spans::of_unsorted(equal.collect())).is_empty() {
+        let is_held = positions.without(&Spans::of_unsorted(equal.collect())).is_empty();
+        if is_held
+            && (written.role_known && written.role == Role::Output
+                || is_changed_within(run, written, &shared, positions)?)
+        {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// Whether a task changed some of an argument's positions; true if that is not known.
+fn is_changed_within(
+    run: Recording<'_>,
+    written: Argument<'_>,
+    shared: &[SharedRange],
+    positions: &Spans,
+) -> Result<bool, FormatError> {
+    let ChangedElements::Some(changed) = changed(run, written)? else { return Ok(true) };
+    let here = |range: &SharedRange| {
+        let (from, to) = (range.there as u64, range.here as u64);
+        changed
+            .within(from..from + range.len as u64)
+            .map(|span| span.start - from + to..span.end - from + to)
+            .collect::<Vec<_>>()
+    };
+    let changed = Spans::of_unsorted(shared.iter().flat_map(here).collect());
+    Ok(!changed.and(positions).is_empty())
 }
 
 /// The positions of a shared range at which two contents are equal.

@@ -17,6 +17,8 @@ const MAX_PIECES: usize = 1 << 22;
 const BY_HASH: &str = "hashes do not show which of its bytes differ; record both runs with --dump-tensor=full to compare \
     contents";
 
+const GOLDEN_NOT_ORDERED: &str =
+    "in the golden, nothing orders the task that received it with another task that may have written it";
 const NOT_STORED: &str = "it is only part of what other tasks left, and not all payloads are stored; record with \
     --dump-tensor=full";
 
@@ -124,15 +126,97 @@ impl<'r> Gatherer<'r> {
         let left = std::mem::take(&mut answer.left);
         // Without contents, other parts may be all that differs.
         if how == Differs::All || answer.marks.is_empty() {
+            let left = match unowned {
+                ErrorOrigin::Uninitialized => {
+                    let left = self.take_remains(&question, left, &mut answer)?;
+                    self.take_unwritten(pair, left, &mut answer)
+                }
+                _ => left,
+            };
             answer.mark(&left, unowned);
         } else if answer.may_differ_elsewhere(&left) {
             answer.forget_not_compared();
         }
+        self.doubt_golden(pair, &mut answer);
         Ok(InputEvidence {
             marks: Marks::joined(answer.marks),
             is_undefined: !answer.is_defined,
             ..InputEvidence::default()
         })
+    }
+
+    /// If nothing orders the golden's task with others that may have written there, the golden's content may be wrong.
+    fn doubt_golden(&mut self, pair: ArgPair<'r>, answer: &mut Answer) {
+        let graph = self.golden.graph;
+        let is_ordered =
+            graph.observations().is_none_or(|seen| seen.unordered(pair.partner, pair.other).is_none());
+        let depends =
+            |mark: &Mark| matches!(mark.origin, ErrorOrigin::Misplaced(_) | ErrorOrigin::Unwritten(_));
+        if is_ordered || !answer.marks.iter().any(depends) {
+            return;
+        }
+        let origin = self.evidence.unknown(GOLDEN_NOT_ORDERED);
+        answer.marks.iter_mut().filter(|mark| depends(mark)).for_each(|mark| mark.origin = origin);
+    }
+
+    /// Assigns the positions of newly allocated memory that a task of the golden wrote. Returns the other positions.
+    fn take_unwritten(&mut self, pair: ArgPair<'r>, left: Spans, answer: &mut Answer) -> Spans {
+        let Some(own) = TensorView::of(pair.other).and_then(|view| pieces(&view)) else { return left };
+        let mut rest = left;
+        for &writer in self.golden.graph.producers_of(pair.other) {
+            let written = self.golden.graph.output(writer).and_then(TensorView::of);
+            let Some(theirs) = written.and_then(|view| pieces(&view)) else { continue };
+            let shared = shared_ranges(&own, &theirs, CompareUnit::HalfByte);
+            let here = |range: &SharedRange| range.here as u64..(range.here + range.len) as u64;
+            let unwritten = Spans::of_unsorted(shared.iter().map(here).collect()).and(&rest);
+            if !unwritten.is_empty() {
+                let id = self.golden.graph.task(writer.task).task_id;
+                self.evidence.golden_tasks.insert(writer.task, id);
+                answer.mark(&unwritten, ErrorOrigin::Unwritten(writer));
+                rest = rest.without(&unwritten);
+            }
+        }
+        rest
+    }
+
+    /// Assigns the positions of newly allocated memory that still hold what a task left wrong there before. A task may
+    /// have written the same there again, which looks as if it had written nothing. Returns the other positions.
+    fn take_remains(
+        &mut self,
+        question: &Question<'r>,
+        left: Spans,
+        answer: &mut Answer,
+    ) -> Result<Spans, FormatError> {
+        let holders =
+            self.earlier.as_ref().zip(TensorView::of(question.arg)).and_then(|(all, view)| all.last(&view));
+        let mut rest = left;
+        for holder in holders.unwrap_or_default() {
+            let Some(written) = self.ours.graph.output(holder) else { continue };
+            let Some(theirs) = TensorView::of(written).and_then(|view| pieces(&view)) else { continue };
+            let Some(output) = self.evidence.outputs.get(&holder) else { continue };
+            let shared = shared_ranges(&question.pieces, &theirs, CompareUnit::HalfByte);
+            let wrong = shared.iter().flat_map(|range| {
+                let there = range.there as u64..(range.there + range.len) as u64;
+                let (here, from) = (range.here as u64, there.start);
+                let marks = output.marks.within(there).0.into_iter();
+                let wrong = marks.filter(|mark| mark.origin != ErrorOrigin::Uninitialized);
+                wrong.map(move |mark| mark.span.start - from + here..mark.span.end - from + here)
+            });
+            let wrong = Spans::of_unsorted(wrong.collect()).and(&rest);
+            if wrong.is_empty() {
+                continue;
+            }
+            let kept = self.kept_since(question, (holder, written), &shared, &wrong)?;
+            let remains = kept.map_or_else(|_| wrong.clone(), |kept| kept.and(&wrong));
+            let task = self.ours.graph.task(holder.task).task_id;
+            let origin = self.evidence.unknown(format!(
+                "it was allocated anew, but still holds what task {task:#x} left there before; a task may have written \
+                 the same again"
+            ));
+            answer.mark(&remains, origin);
+            rest = rest.without(&remains);
+        }
+        Ok(rest)
     }
 
     /// The origin of something wrong that a task received in an argument without a counterpart in the golden: a wrong
@@ -230,7 +314,9 @@ impl<'r> Gatherer<'r> {
             }
             Some((golden, ours)) if golden != ours && has_other_rule => {
                 let task = self.ours.graph.task(holder.task).task_id;
-                let reason = format!("what task {task:#x} left there is within its rule; this argument has another rule");
+                let reason = format!(
+                    "what task {task:#x} left there is within its rule; this argument has another rule"
+                );
                 self.evidence.unknown(reason)
             }
             Some(_) => ErrorOrigin::Misplaced(holder),
@@ -397,8 +483,8 @@ impl<'r> Gatherer<'r> {
             let reason = format!("what task {task:#x} left there was not captured in both runs");
             return ErrorOrigin::NotCompared(self.evidence.number_of(reason));
         }
-        let is_fresh = is_fresh(graph, pair.task, pair.arg)
-            && is_fresh(self.golden.graph, pair.partner, pair.other);
+        let is_fresh =
+            is_fresh(graph, pair.task, pair.arg) && is_fresh(self.golden.graph, pair.partner, pair.other);
         match is_whole && is_fresh {
             true => ErrorOrigin::Uninitialized,
             false => ErrorOrigin::External,

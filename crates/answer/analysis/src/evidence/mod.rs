@@ -18,7 +18,8 @@
 //! | left the same bytes, and they were right there | [`Misplaced`](ErrorOrigin::Misplaced): the golden took its content from elsewhere |
 //! | left other bytes | [`Changed`](ErrorOrigin::Changed) in between |
 //! | is not in the golden, and received nothing wrong | [`Misplaced`](ErrorOrigin::Misplaced) |
-//! | does not exist, and the allocation is known | [`Uninitialized`](ErrorOrigin::Uninitialized) |
+//! | does not exist, and the allocation is known, but a task of the golden wrote it | [`Unwritten`](ErrorOrigin::Unwritten) |
+//! | does not exist in either run, and the allocation is known | [`Uninitialized`](ErrorOrigin::Uninitialized), unless it still is what a task left wrong there before the allocation |
 //! | does not exist | [`External`](ErrorOrigin::External): the memory had this content before recording, or an unrecorded writer left it |
 //! | wrote it, but was not captured in both runs or has no certain partner | [`NotCompared`](ErrorOrigin::NotCompared), with the reason |
 //! | may have written it, but the captured facts do not decide | [`Unknown`](ErrorOrigin::Unknown), with the reason |
@@ -41,7 +42,7 @@ use tensortap_abi::{DumpStage, Role};
 use tensortap_format::{Argument, Dump, FormatError, Task};
 
 use crate::blame::RuleTable;
-use crate::graph::{OutputRef, TaskGraph};
+use crate::graph::{OutputRef, TaskGraph, TensorView, WriteMap};
 use crate::labels::{ArgStatus, Status, TaskStatus};
 use crate::matching::Matching;
 pub(crate) use content::holds_output_of;
@@ -63,6 +64,8 @@ pub(crate) enum ErrorOrigin {
     External,
     /// Nothing wrote it since its allocation, in either run.
     Uninitialized,
+    /// Nothing wrote it since its allocation, but this output of the golden wrote it there.
+    Unwritten(OutputRef),
     /// A recorded task wrote it, into an argument that was not compared; the number of the reason.
     NotCompared(u32),
     /// Not known; the number of the reason.
@@ -188,6 +191,8 @@ pub(crate) struct Evidence {
     inputs: HashMap<(usize, u16), InputEvidence>,
     outputs: HashMap<OutputRef, OutputEvidence>,
     reasons: Vec<String>,
+    /// The ids of the golden's tasks that wrote what no task of the dump wrote, by position.
+    golden_tasks: HashMap<usize, u64>,
     /// Why writes may be missing from one of the dumps.
     gap: Option<String>,
 }
@@ -230,6 +235,11 @@ impl Evidence {
                 _ => None,
             })
         })
+    }
+
+    /// The id of the golden's task that wrote what no task of the dump wrote.
+    pub fn golden_task(&self, output: OutputRef) -> u64 {
+        self.golden_tasks.get(&output.task).copied().unwrap_or_default()
     }
 
     /// Why it is not known whether a task wrote wrong elements into an argument, if that is not known.
@@ -329,6 +339,8 @@ pub(crate) struct Gatherer<'r> {
     /// The golden may have other float dtypes.
     across: bool,
     evidence: Evidence,
+    /// The last outputs in each place, also if the memory was freed since. `None` if the dump has no allocations.
+    earlier: Option<WriteMap>,
 }
 
 impl<'r> Gatherer<'r> {
@@ -340,7 +352,9 @@ impl<'r> Gatherer<'r> {
     ) -> Gatherer<'r> {
         let their_gap = golden.graph.gap.as_ref().map(|gap| format!("in the golden, {gap}"));
         let evidence = Evidence { gap: ours.graph.gap.clone().or(their_gap), ..Evidence::default() };
-        Gatherer { ours, golden, matching, rules, across, evidence }
+        let has_allocations = ours.graph.observations().is_some() && !ours.graph.tasks().renewed().is_empty();
+        let earlier = has_allocations.then(|| WriteMap::of(ours.graph.tasks().argument_count()));
+        Gatherer { ours, golden, matching, rules, across, evidence, earlier }
     }
 
     /// Visits every task in dependency order. `check_canceled` may unwind.
@@ -356,23 +370,43 @@ impl<'r> Gatherer<'r> {
             let place = task.place();
             match (&statuses[place], self.matching.partner[place]) {
                 (TaskStatus::Compared(args), Some(partner)) => {
-                    let partner = self.golden.graph.task(partner);
-                    for (arg, status) in task.arguments().zip(args).filter(|(arg, _)| !arg.is_scalar()) {
-                        match partner.argument(arg.arg_index) {
-                            Some(other) => {
-                                let pair = ArgPair { task, arg, partner, other };
-                                self.visit(pair, (&status.before, &status.after))?;
-                            }
-                            None => self.visit_alone(task, arg, status)?,
-                        }
-                    }
+                    self.visit_pair(task, self.golden.graph.task(partner), args)?;
                     check_canceled();
                 }
-                (TaskStatus::Unmatched(reason), _) => self.visit_unmatched(task, reason)?,
+                (TaskStatus::Unmatched(reason), _) => {
+                    self.visit_unmatched(task, reason)?;
+                    self.note_writes(task);
+                }
                 (TaskStatus::Compared(_), None) => {}
             }
         }
         Ok(self.evidence)
+    }
+
+    fn visit_pair(
+        &mut self,
+        task: Task<'r>,
+        partner: Task<'r>,
+        args: &[ArgStatus],
+    ) -> Result<(), FormatError> {
+        for (arg, status) in task.arguments().zip(args).filter(|(arg, _)| !arg.is_scalar()) {
+            match partner.argument(arg.arg_index) {
+                Some(other) => {
+                    self.visit(ArgPair { task, arg, partner, other }, (&status.before, &status.after))?;
+                }
+                None => self.visit_alone(task, arg, status)?,
+            }
+        }
+        // What a task read follows from everything that it left.
+        for arg in task.arguments() {
+            let Some(other) = partner.argument(arg.arg_index) else { continue };
+            let used = self.uninitialized_use(ArgPair { task, arg, partner, other })?;
+            if let Some(input) = self.evidence.inputs.get_mut(&(task.place(), arg.arg_index)) {
+                input.uninitialized = used;
+            }
+        }
+        self.note_writes(task);
+        Ok(())
     }
 
     fn visit(&mut self, pair: ArgPair<'r>, (before, after): (&Status, &Status)) -> Result<(), FormatError> {
@@ -393,8 +427,7 @@ impl<'r> Gatherer<'r> {
             self.evidence.outputs.insert(pair.output(), output);
         }
         if let Some(input) = input {
-            let uninitialized = self.uninitialized_use(pair, &input)?;
-            self.evidence.inputs.insert(key, InputEvidence { uninitialized, ..input });
+            self.evidence.inputs.insert(key, input);
         }
         Ok(())
     }
@@ -440,6 +473,16 @@ impl<'r> Gatherer<'r> {
             self.evidence.outputs.insert(output, OutputEvidence::of(Marks::all(end, origin)));
         }
         Ok(())
+    }
+
+    /// Notes where a task may have written.
+    fn note_writes(&mut self, task: Task<'_>) {
+        let Some(earlier) = &mut self.earlier else { return };
+        for arg in task.outputs().filter(|arg| !arg.is_scalar()) {
+            if let Some(view) = TensorView::of(arg) {
+                earlier.insert(OutputRef { task: task.place(), arg_index: arg.arg_index }, view);
+            }
+        }
     }
 
     /// Notes that the content which a task left in an argument was not compared.

@@ -11,7 +11,10 @@ use crate::labels::Status;
 /// Why bytes that a task may or may not have written are no evidence.
 const NEEDS_CONTENT: &str = "the content before the task was not captured in both runs, so it is not known which bytes \
     the task wrote; record both runs with --dump-tensor=full";
-const NOT_ORDERED: &str = "nothing orders the task that received it with another task that may have written it";
+const MAY_BE_WRITTEN: &str = "it was uninitialized, and the task that had it before wrote the memory around it; that task \
+    may have written what was there already";
+const NOT_ORDERED: &str =
+    "nothing orders the task that received it with another task that may have written it";
 const BY_CONTENT: &str =
     "hashes do not show which bytes differ; record both runs with --dump-tensor=full to compare contents";
 
@@ -27,7 +30,9 @@ impl<'r> Gatherer<'r> {
         let failing = self.failing(pair, DumpStage::AfterCompletion)?.map(|(failing, _)| failing);
         let all = || Spans::up_to(pair.end());
         let has_before = arg.before.is_some() && other.before.is_some();
-        let is_written = arg.role_known && (arg.role == Role::Output || !has_before);
+        // What was right before is wrong because the task wrote it. Between the tasks of a scene, nothing else writes.
+        let was_right = *before == Status::Within || !self.ours.graph.others_write;
+        let is_written = arg.role_known && (arg.role == Role::Output || !has_before && was_right);
         if is_written {
             return Ok(OutputEvidence::of(Marks::of_spans(&failing.unwrap_or_else(all), own)));
         }
@@ -53,8 +58,34 @@ impl<'r> Gatherer<'r> {
         let written = failing.and(&ours.or(&theirs));
         let is_stale = !written.is_empty() && written.and(&ours).is_empty();
         let mut marks = Marks::of_spans(&written, own).0;
-        marks.extend(self.kept(pair, &failing.without(&written), input).0);
+        let mut kept = self.kept(pair, &failing.without(&written), input);
+        self.doubt_between(&mut kept, &ours.or(&theirs));
+        marks.extend(kept.0);
         Ok(OutputEvidence { is_stale, ..OutputEvidence::of(Marks::joined(marks)) })
+    }
+
+    /// Uninitialized elements between elements that the task wrote may have been written too, with what was there before.
+    fn doubt_between(&mut self, kept: &mut Marks, written: &Spans) {
+        let (Some(first), Some(last)) = (written.iter().next(), written.iter().last()) else { return };
+        let mut split = Vec::with_capacity(kept.0.len());
+        for mark in kept.0.drain(..) {
+            let between = mark.span.start.max(first.end)..mark.span.end.min(last.start);
+            if mark.origin != ErrorOrigin::Uninitialized || between.is_empty() {
+                split.push(mark);
+                continue;
+            }
+            let origin = self.evidence.unknown(MAY_BE_WRITTEN);
+            let parts =
+                [(mark.span.start..between.start, mark.origin), (between.end..mark.span.end, mark.origin)];
+            split.extend(
+                parts
+                    .into_iter()
+                    .filter(|(span, _)| !span.is_empty())
+                    .map(|(span, origin)| Mark { span, origin }),
+            );
+            split.push(Mark { span: between, origin });
+        }
+        *kept = Marks::joined(split);
     }
 
     /// The evidence about an argument of which it is not known whether the task wrote the wrong elements.
@@ -69,7 +100,8 @@ impl<'r> Gatherer<'r> {
     fn kept(&mut self, pair: ArgPair<'r>, spans: &Spans, input: Option<&InputEvidence>) -> Marks {
         let passed = ErrorOrigin::Passed(pair.output());
         let graph = self.ours.graph;
-        let is_ordered = graph.observations().is_none_or(|seen| seen.unordered(pair.task, pair.arg).is_none());
+        let is_ordered =
+            graph.observations().is_none_or(|seen| seen.unordered(pair.task, pair.arg).is_none());
         let mut marks = Vec::new();
         for span in spans.iter() {
             let (found, bare) = match input {
@@ -78,7 +110,7 @@ impl<'r> Gatherer<'r> {
             };
             for mark in found {
                 let origin = match mark.origin {
-                    ErrorOrigin::Changed(_) | ErrorOrigin::Misplaced(_) => passed,
+                    ErrorOrigin::Changed(_) | ErrorOrigin::Misplaced(_) | ErrorOrigin::Unwritten(_) => passed,
                     ErrorOrigin::External if !is_ordered => self.evidence.unknown(NOT_ORDERED),
                     kept => kept,
                 };

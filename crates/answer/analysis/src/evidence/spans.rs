@@ -35,6 +35,11 @@ impl Spans {
         self.0.is_empty()
     }
 
+    /// Number of positions.
+    pub fn len(&self) -> u64 {
+        self.0.iter().map(|range| range.end - range.start).sum()
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.0.iter().cloned()
     }

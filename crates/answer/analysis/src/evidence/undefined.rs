@@ -1,10 +1,11 @@
 //! Did a task use the uninitialized memory that it received?
 
 use tensortap_abi::DumpStage;
-use tensortap_format::FormatError;
+use tensortap_format::{FormatError, Task};
 
 use super::content::{ChangedElements, changed, width};
-use super::{ArgPair, Gatherer, InputEvidence};
+use super::{ArgPair, ErrorOrigin, Gatherer};
+use crate::graph::OutputRef;
 
 /// How a task used memory that no task defined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,18 +19,24 @@ pub(crate) enum UninitializedUse {
     Overwritten,
 }
 
+/// A result that depends on garbage may be right by chance, but not if the task overwrote this many elements, and at most
+/// one of [`MAX_WRONG`] is wrong.
+const MIN_ELEMENTS: u64 = 16;
+const MAX_WRONG: u64 = 16;
+
 impl Gatherer<'_> {
-    /// How a task used the content of an argument that no task defined. An argument that both runs left alone may have
-    /// been read. So may one that is still wrong where it was written: a result that depends on the old content differs.
-    /// Elements that neither run changed, next to elements that the task wrote, are slack.
-    pub(super) fn uninitialized_use(
-        &self,
-        pair: ArgPair<'_>,
-        input: &InputEvidence,
-    ) -> Result<UninitializedUse, FormatError> {
-        let ArgPair { task, arg, other, .. } = pair;
+    /// How a task used the content of an argument that no task defined. A task that left it alone in both runs may have
+    /// read it. So may a task that left something wrong, unless it turned nearly all of
+    /// the garbage into right elements. Elements
+    /// that neither run changed, next to elements that the task wrote, are slack.
+    pub(super) fn uninitialized_use(&self, pair: ArgPair<'_>) -> Result<UninitializedUse, FormatError> {
+        let ArgPair { arg, other, .. } = pair;
+        let Some(input) = self.evidence.input(pair.task.place(), arg.arg_index) else {
+            return Ok(UninitializedUse::MayBeRead);
+        };
         let is_defined_in_golden = !self.golden.graph.producers_of(other).is_empty();
-        if !input.is_undefined || is_defined_in_golden || arg.is_unchanged() && other.is_unchanged() {
+        let is_left_alone = arg.is_unchanged() && other.is_unchanged();
+        if !input.is_undefined || is_defined_in_golden || is_left_alone {
             return Ok(UninitializedUse::MayBeRead);
         }
         let (ChangedElements::Some(ours), ChangedElements::Some(theirs)) =
@@ -39,15 +46,26 @@ impl Gatherer<'_> {
         };
         let differing = input.marks.spans().whole_elements(width(arg));
         let written = differing.and(&ours.or(&theirs));
-        // The golden's task overwrites it and this one did not write it: it is missing, not read.
-        let is_stale = arg.is_unchanged() && written == differing;
-        let still_wrong =
-            self.evidence.differing(task.place(), arg.arg_index, DumpStage::AfterCompletion).and(&written);
+        let after = self.evidence.differing(pair.task.place(), arg.arg_index, DumpStage::AfterCompletion);
+        let overwritten = differing.and(&ours);
+        let (all, wrong) = (overwritten.len() / width(arg), overwritten.and(&after).len() / width(arg));
+        let is_independent = !arg.role_known && all >= MIN_ELEMENTS && wrong.saturating_mul(MAX_WRONG) <= all;
+        let may_be_read = self.leaves_wrong(pair.task) && !is_independent;
         Ok(match written == differing {
-            true if is_stale => UninitializedUse::Overwritten,
-            _ if written.is_empty() || !still_wrong.is_empty() => UninitializedUse::MayBeRead,
+            _ if may_be_read || written.is_empty() => UninitializedUse::MayBeRead,
             true => UninitializedUse::Overwritten,
             false => UninitializedUse::PartlyOverwritten,
+        })
+    }
+
+    /// Whether a task wrote something wrong, or may have.
+    fn leaves_wrong(&self, task: Task<'_>) -> bool {
+        task.arguments().any(|arg| {
+            let output = OutputRef { task: task.place(), arg_index: arg.arg_index };
+            self.evidence.outputs.get(&output).is_some_and(|left| {
+                left.undecided.is_some()
+                    || left.marks.0.iter().any(|mark| mark.origin == ErrorOrigin::Written(output))
+            })
         })
     }
 }

@@ -44,11 +44,7 @@ impl TaskGraph {
     }
 
     /// Like [`TaskGraph::build`]; calls `watch` regularly to report progress.
-    pub(super) fn build_with_progress(
-        mut tasks: Tasks,
-        around: Surroundings,
-        watch: &dyn Fn(),
-    ) -> TaskGraph {
+    pub(super) fn build_with_progress(mut tasks: Tasks, around: Surroundings, watch: &dyn Fn()) -> TaskGraph {
         let Surroundings { gap, others_write } = around;
         let has_derived_edges =
             !others_write && tasks.edges().iter().any(|edge| edge.why == EdgeCause::ReadAfterWrite.name());

@@ -57,6 +57,8 @@ pub struct RunExtent {
     pub records: Option<u64>,
     /// Whether the run or its dump ended early, so its last tasks are missing.
     pub ended_early: bool,
+    /// Whether filters removed tasks, not only arguments. `None` if that is not known.
+    pub filters_tasks: Option<bool>,
 }
 
 /// The producers of an input.
@@ -272,7 +274,19 @@ fn extent(dump: &Dump) -> RunExtent {
     let records = footer.filter(|_| counts_all).map(|footer| {
         dump.len().saturating_add(footer.filtered_records).saturating_add(footer.dropped_records())
     });
-    RunExtent { records, ended_early }
+    RunExtent { records, ended_early, filters_tasks: filters_tasks(dump) }
+}
+
+/// Whether the dump's filters removed tasks. A recorded program reports its tasks even if no argument passes the filters.
+fn filters_tasks(dump: &Dump) -> Option<bool> {
+    /// Filters of tasks by their names in the run information.
+    const OF_TASKS: [&str; 4] = ["task", "func", "first", "last"];
+    let filters = &dump.info().filters;
+    let has_losses = dump.footer().is_none_or(|footer| !footer.losses.is_empty()) || !dump.gaps().is_empty();
+    if filters.iter().any(|filter| OF_TASKS.contains(&filter.as_str())) {
+        return Some(true);
+    }
+    (!filters.is_empty() && dump.info().is_of_program() && !has_losses).then_some(false)
 }
 
 /// Why writes may be missing from the dump.

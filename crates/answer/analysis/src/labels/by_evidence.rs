@@ -20,7 +20,8 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
         let cause = |(origin, bytes): (ErrorOrigin, Range<u64>)| match origin {
             ErrorOrigin::Written(_) | ErrorOrigin::Passed(_) => Cause::Inherited,
             ErrorOrigin::Changed(output) => self.changed_cause(task, arg, (output, &bytes)),
-            ErrorOrigin::Misplaced(output) => self.misplaced_cause(task, arg, output),
+            ErrorOrigin::Misplaced(output) => self.misplaced_cause(evidence, task, arg, output),
+            ErrorOrigin::Unwritten(output) => self.unwritten_cause(evidence, arg, output),
             // Whatever the memory held before, the task overwrote it.
             ErrorOrigin::External if input.uninitialized == UninitializedUse::Overwritten => Cause::Within,
             ErrorOrigin::External => self.external_cause(evidence, task, arg),
@@ -104,7 +105,13 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
     }
 
     /// Content that is right where the last task left it: the golden's content came from another task.
-    fn misplaced_cause(&self, task: usize, arg: Argument<'_>, output: OutputRef) -> Cause {
+    fn misplaced_cause(
+        &self,
+        evidence: &Evidence,
+        task: usize,
+        arg: Argument<'_>,
+        output: OutputRef,
+    ) -> Cause {
         if let Some(race) = self.lost_order(task, arg) {
             return Cause::Raced(race);
         }
@@ -124,10 +131,23 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
                 words.unwrap_or_else(|| format!("taken differently than in the golden, from task {left:#x}")),
             );
         }
-        Cause::Unknown(format!(
-            "argument {} is what task {left:#x} left there, where it is right; the golden's task received other content",
-            arg.arg_index
-        ))
+        let words = format!(
+            "what task {left:#x} left there, where it is right; the golden's task received other content"
+        );
+        match evidence.gap() {
+            Some(gap) => Cause::Unknown(format!("argument {} is {words}; {gap}", arg.arg_index)),
+            None => Cause::Fed(words),
+        }
+    }
+
+    /// Newly allocated memory that a task writes in the golden, and no task in the dump.
+    fn unwritten_cause(&self, evidence: &Evidence, arg: Argument<'_>, golden: OutputRef) -> Cause {
+        let writer = evidence.golden_task(golden);
+        let words = format!("uninitialized memory, which task {writer:#x} of the golden writes before");
+        match evidence.gap() {
+            Some(gap) => Cause::Unknown(format!("argument {} is {words}; {gap}", arg.arg_index)),
+            None => Cause::Fed(words),
+        }
     }
 
     /// Content that no recorded task left there.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use tensortap_abi::Role;
+use tensortap_abi::{ArgKind, Role};
 use tensortap_format::{Argument, Edge, Task};
 
 use super::race::{RaceKind, Races};
@@ -116,12 +116,12 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
         let args: Vec<_> =
             node.arguments().zip(statuses).filter(|(a, _)| !set_aside.contains(&a.arg_index)).collect();
         let found = self.replace_by_likely_race(task, &args, self.judge(task, node, &args));
-        // A task that is wrong may have read the memory of unknown role that it left alone.
-        if found.label == Label::WrongHere && self.inputs.evidence.is_some() {
+        // A task that is named may have read the memory of unknown role that it left alone.
+        if matches!(found.label, Label::WrongHere | Label::Fed) && self.inputs.evidence.is_some() {
             let is_left = |arg: Argument<'_>| arg.role_known && set_aside.contains(&arg.arg_index);
             let args: Vec<_> = node.arguments().zip(statuses).filter(|(arg, _)| !is_left(*arg)).collect();
             let again = self.judge(task, node, &args);
-            if again.label != Label::WrongHere {
+            if again.label != found.label {
                 return Finding { set_aside, ..again };
             }
         }
@@ -197,7 +197,7 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
                 return finding(Label::Unknown, Some(reason.clone()), at(arg));
             }
             // An input that was not captured may be the cause, rather than one that differs.
-            let missing = missing_input(node, args).filter(|_| !self.is_without_inputs(node));
+            let missing = self.missing_input(node, args).filter(|_| !self.is_without_inputs(node));
             if let Some(reason) = missing.filter(|_| self.inputs.evidence.is_some()) {
                 return finding(Label::Unknown, Some(reason), at(&wrong));
             }
@@ -217,7 +217,7 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
             if self.is_without_inputs(node) {
                 return self.by_edges(task, node, wrong);
             }
-            if let Some(reason) = missing_input(node, args) {
+            if let Some(reason) = self.missing_input(node, args) {
                 return finding(Label::Unknown, Some(reason), at(&wrong));
             }
             return self.amplified_or_wrong_here(task, wrong);
@@ -417,22 +417,40 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
         if self.graph.producers_of(arg).iter().all(within) { if_within } else { Cause::Inherited }
     }
 
+    /// Why it is not known whether all inputs are right, if it is not.
+    fn missing_input(&self, node: Task<'_>, args: &[(Argument<'_>, &ArgStatus)]) -> Option<String> {
+        let unknown = args.iter().find_map(|(arg, s)| match &s.before {
+            Status::Unknown(reason) => Some(format!("argument {} before the task: {reason}", arg.arg_index)),
+            _ => None,
+        });
+        unknown.or_else(|| self.lacks_input(node).then(|| "not all inputs of the task were captured".into()))
+    }
+
+    /// Whether an argument was not captured that the kernel does not declare as an output.
+    fn lacks_input(&self, node: Task<'_>) -> bool {
+        let Some(total) =
+            node.argument_total().filter(|&total| (node.arguments().len() as u64) < total.into())
+        else {
+            return false;
+        };
+        let mut kernels = node.facts().func_ids();
+        let declared = match (kernels.next(), kernels.next()) {
+            (Some(kernel), None) => self.graph.tasks().kernel(kernel).map(|kernel| &kernel.signature),
+            _ => None,
+        };
+        let is_output = |index: u32| {
+            let kind = declared.and_then(|kinds| kinds.get(index as usize));
+            kind.is_some_and(|kind| kind == ArgKind::Out.name())
+        };
+        let is_captured = |index: u32| u16::try_from(index).is_ok_and(|index| node.argument(index).is_some());
+        (0..total).any(|index| !is_captured(index) && !is_output(index))
+    }
+
     pub(super) fn after(&self, output: OutputRef) -> Option<&Status> {
         let TaskStatus::Compared(statuses) = &self.statuses[output.task] else { return None };
         let place = self.graph.task(output.task).arguments().position(|a| a.arg_index == output.arg_index)?;
         statuses.get(place).map(|s| &s.after)
     }
-}
-
-/// Why it is not known whether all inputs are right, if it is not.
-fn missing_input(node: Task<'_>, args: &[(Argument<'_>, &ArgStatus)]) -> Option<String> {
-    let unknown = args.iter().find_map(|(arg, s)| match &s.before {
-        Status::Unknown(reason) => Some(format!("argument {} before the task: {reason}", arg.arg_index)),
-        _ => None,
-    });
-    let captured = node.arguments().len();
-    let absent = node.argument_total().is_some_and(|count| (captured as u64) < u64::from(count));
-    unknown.or_else(|| absent.then(|| "not all inputs of the task were captured".into()))
 }
 
 /// Why it is not known whether all outputs are right, if it is not.

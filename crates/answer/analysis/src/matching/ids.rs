@@ -54,8 +54,8 @@ pub(super) fn namesake(step: StepKey, from: &TaskGraph, task: Task<'_>, to: &Tas
     to.position(TaskKey { step, task_id: task.task_id })
 }
 
-/// Whether a dump lacks tasks of its run, not only arguments: a dependency or a gap in the ids shows that there were
-/// more, or the run ended early.
+/// Whether a dump lacks tasks of its run, not only arguments: its filters removed tasks, a dependency or a gap in the ids
+/// shows that there were more, or the run ended early.
 pub(super) fn lacks_tasks(graph: &TaskGraph) -> bool {
     if graph.extent.ended_early {
         return true;
@@ -67,7 +67,7 @@ pub(super) fn lacks_tasks(graph: &TaskGraph) -> bool {
         let is_open = |key| graph.position(key).is_none();
         graph.tasks().edges().iter().any(|edge| is_open(edge.producer()) || is_open(edge.consumer()))
     };
-    has_open_edge() || has_missing_ids(graph)
+    graph.extent.filters_tasks.unwrap_or_else(|| has_open_edge() || has_missing_ids(graph))
 }
 
 /// Whether a dump has every scalar of every task.

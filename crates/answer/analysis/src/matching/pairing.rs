@@ -305,7 +305,8 @@ impl<'g> Pairing<'g> {
         };
         let doubted: Vec<usize> = self.certain_pairs().filter(has_rival).map(|(ours, _)| ours).collect();
         for ours in doubted {
-            let doubt = "its arguments differ from those of its partner, and a task without a partner fits better";
+            let doubt =
+                "its arguments differ from those of its partner, and a task without a partner fits better";
             self.uncertain.insert(ours, doubt.into());
         }
     }

@@ -18,9 +18,9 @@
 mod before;
 mod chains;
 mod edges;
-mod threads;
 #[cfg(test)]
 mod tests;
+mod threads;
 
 use std::sync::Arc;
 

@@ -68,13 +68,19 @@ fn only_outputs_are_enough_with_a_golden_and_labels_state_their_evidence() {
         );
         wrong(&folder, &format!("{line} --inject-fault mul=last"));
         let outcome = folder.tensortap(&format!("blame {runtime} --golden right"));
+        let found = document(&folder, &format!("blame {runtime} --golden right --json"), 1);
+        assert_eq!(labels(&found).iter().filter(|label| **label == "ok").count(), 3, "{runtime}: {found}");
+        // The orchestration declares the edges of this runtime, so they do not prove which tasks wrote an input.
+        if runtime == "aicpu_build_graph" {
+            assert!(outcome.stdout.contains("mul) may be wrong: its known inputs are right"), "{outcome:?}");
+            assert_eq!(labels(&found).iter().filter(|label| **label == "unknown").count(), 2, "{found}");
+            continue;
+        }
         assert!(outcome.stdout.contains("mul) is wrong here\n"), "{runtime}: {outcome:?}");
         assert!(
             outcome.stdout.contains("2 labels are based on the edges of the dump"),
             "{runtime}: {outcome:?}"
         );
-        let found = document(&folder, &format!("blame {runtime} --golden right --json"), 1);
-        assert_eq!(labels(&found).iter().filter(|label| **label == "ok").count(), 3, "{runtime}: {found}");
         assert!(labels(&found).contains(&"inherited") && !labels(&found).contains(&"unknown"), "{runtime}");
     }
 }

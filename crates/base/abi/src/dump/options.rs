@@ -132,4 +132,18 @@ impl DumpFilter {
         first_tasks: u64::MAX,
         max_bytes: u64::MAX,
     };
+
+    /// The names of the filters that are set, as after `--dump-` on the command line.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        let all = DumpFilter::ALL;
+        let set = [
+            ("task", self.task_ranges > 0),
+            ("func", self.funcs != all.funcs),
+            ("arg", self.args != all.args),
+            ("stage", self.stages != all.stages),
+            ("first", self.first_tasks != all.first_tasks),
+            ("max-bytes", self.max_bytes != all.max_bytes),
+        ];
+        set.into_iter().filter_map(|(name, is_set)| is_set.then_some(name))
+    }
 }

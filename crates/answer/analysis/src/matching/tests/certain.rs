@@ -22,13 +22,13 @@ fn pairs(first: &TaskGraph, second: &TaskGraph) -> Matching {
 
 fn filtered(tasks: Vec<TaskBuilder>, records: u64) -> TaskGraph {
     let mut graph = graph_of(tasks, &[], Some("filters removed 4 records".into()));
-    graph.extent = RunExtent { records: Some(records), ended_early: false };
+    graph.extent = RunExtent { records: Some(records), ..RunExtent::default() };
     graph
 }
 
 fn whole(tasks: Vec<TaskBuilder>, records: u64) -> TaskGraph {
     let mut graph = graph(tasks);
-    graph.extent = RunExtent { records: Some(records), ended_early: false };
+    graph.extent = RunExtent { records: Some(records), ..RunExtent::default() };
     graph
 }
 
@@ -71,6 +71,35 @@ fn ids_of_a_filtered_dump_are_not_trusted_if_the_run_had_more_launches() {
     let dump = filtered(some, 11);
     let matching = pairs(&dump, &golden);
     assert!((0..3).all(|task| matching.uncertain.contains_key(&task)), "{matching:?}");
+}
+
+#[test]
+fn a_filter_of_tasks_makes_pairs_by_name_uncertain() {
+    // The first tasks of one run and the last ones of another: what both have looks unique, but is not.
+    let run = |ids: std::ops::Range<u64>| {
+        let task = |id: u64| TaskBuilder::new(id, "scale").output(0x1000 * (id + 1), &format!("{id}")).at(id);
+        let mut graph = filtered(ids.map(task).collect(), 2);
+        graph.others_write = true;
+        graph
+    };
+    let (mut first, mut last) = (run(0..1), run(4..5));
+    assert!(pairs(&first, &last).uncertain.is_empty(), "nothing shows that tasks are missing");
+    first.extent.filters_tasks = Some(true);
+    last.extent.filters_tasks = Some(true);
+    assert!(pairs(&first, &last).uncertain.contains_key(&0));
+}
+
+#[test]
+fn a_filter_of_arguments_leaves_all_tasks() {
+    // The ids do not begin at 0, as if the first tasks were missing.
+    let run = || filtered(scales(4..7), 3);
+    let tasks = |graph: TaskGraph, filters_tasks| {
+        let mut graph = graph;
+        (graph.extent.filters_tasks, graph.extent.records) = (filters_tasks, None);
+        graph
+    };
+    assert!(!ids::lacks_tasks(&tasks(run(), Some(false))));
+    assert!(ids::lacks_tasks(&tasks(run(), None)) && ids::lacks_tasks(&tasks(run(), Some(true))));
 }
 
 #[test]
