@@ -290,11 +290,13 @@ impl Case<'_> {
         }
     }
 
-    /// Whether the facts show the order of all tasks. The commands of a queue are ordered only if the program says so.
+    /// Whether the facts show the order of all tasks. The commands of a queue are ordered only if the program says so, and
+    /// no edge orders a write by the host with launches of other lanes.
     fn is_ordered(&self) -> bool {
         let style = self.style;
         let has_lane_order = !style.queues || style.declares_lane_order;
-        style.edges == Edges::Complete && has_lane_order || style.lanes == 1 && has_lane_order
+        let has_host_writes = self.actual.traces.iter().any(|trace| trace.kernel.is_none());
+        has_lane_order && (style.lanes == 1 || style.edges == Edges::Complete && !has_host_writes)
     }
 
     /// The first launch that wrote something wrong, if it is guilty.
