@@ -76,6 +76,47 @@ pub fn by_kernel(blame: &Blame, places: &[usize]) -> String {
     counted_names(places.iter().map(|&place| inside(blame, place)), KERNELS)
 }
 
+/// Lines about further tasks at which an error began, one for each label and each other task of a race: `1 more task is
+/// wrong although its inputs are right: pv 1`, `2 more tasks raced with task 0x0 (add), which had not completed: mul 2`.
+#[must_use]
+pub fn more_lines(blame: &Blame, places: &[usize]) -> Vec<String> {
+    let mut groups: Vec<(Label, Option<(usize, RaceKind)>, Vec<usize>)> = Vec::new();
+    for &place in places {
+        let finding = &blame.findings[place];
+        let race = finding.race.as_ref().map(|race| (race.other, race.kind));
+        match groups.iter_mut().find(|group| (group.0, group.1) == (finding.label, race)) {
+            Some((.., members)) => members.push(place),
+            None => groups.push((finding.label, race, vec![place])),
+        }
+    }
+    let line = |(label, race, places): &(Label, Option<(usize, RaceKind)>, Vec<usize>)| {
+        let is_one = places.len() == 1;
+        let tasks = counted_in(places.len() as u64, "more task", "more tasks");
+        let what = match (label, race) {
+            (Label::WrongHere, _) if is_one => "is wrong although its inputs are right".into(),
+            (Label::WrongHere, _) => "are wrong although their inputs are right".into(),
+            (Label::Fed, None) if is_one => "was fed a wrong input".into(),
+            (Label::Fed, None) => "were fed a wrong input".into(),
+            (_, Some((other, kind))) => race_words(*kind, &name(blame, *other)),
+            (label, None) => label_phrase(*label).into(),
+        };
+        format!("{tasks} {what}: {}", by_kernel(blame, places))
+    };
+    groups.iter().map(line).collect()
+}
+
+/// The other task of a race, and the missing order: `raced with task 0x0 (add), which had not completed`.
+fn race_words(kind: RaceKind, other: &str) -> String {
+    match kind {
+        RaceKind::ReadTooEarly => format!("raced with {other}, which had not completed"),
+        RaceKind::Overwritten => format!("raced with {other}, which ran out of order"),
+        RaceKind::Changed => format!("raced with {other}, whose output changed before they read it"),
+        RaceKind::Unordered => format!("raced with {other}, because nothing orders them"),
+        RaceKind::Overlapped => format!("raced with {other}, which ran at the same time"),
+        RaceKind::Unattributed => format!("received memory that changed after {other} left it"),
+    }
+}
+
 /// The verb phrase of a label.
 #[must_use]
 pub const fn label_phrase(label: Label) -> &'static str {
