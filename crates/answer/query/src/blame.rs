@@ -23,7 +23,7 @@ use crate::kind_words::kind_words;
 use crate::module_words::{OtherProgram, module_of, other_programs};
 use crate::number::counted;
 use crate::run_blame::AcrossRanks;
-use crate::verdict::{document, early_end, headline, unmatched_remark};
+use crate::verdict::{document, end_remark, headline, unmatched_remark};
 use crate::words::{fault_option, run_status, short_task, step_option};
 
 /// Number of first wrong tasks that are described in detail, each with different kernels.
@@ -172,7 +172,7 @@ impl<'a> BlameReport<'a> {
     /// All remarks: about the run, the golden and the basis of the labels.
     #[must_use]
     pub fn all_remarks(&self) -> Vec<String> {
-        let of_run = run_status(self.dump).into_iter().chain(early_end(self.dump));
+        let of_run = run_status(self.dump).into_iter().chain(end_remark(self.dump));
         let of_golden = self.remarks.iter().cloned();
         let across = self.across.filter(|across| across.is_only).map(|across| across.run.remarks());
         let of_tasks = unmatched_remark(self.blame).into_iter().chain(remarks(self.blame));

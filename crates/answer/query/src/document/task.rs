@@ -44,6 +44,8 @@ pub struct TaskPageDocument<'a> {
     took_ns: Option<u64>,
     took_text: Option<String>,
     in_flight: bool,
+    /// Why the run ended early, if the task is in flight.
+    run_end: Option<&'a str>,
     step_name: Option<&'a str>,
     queue: Option<&'a str>,
     /// Source file and line that submitted the task.
@@ -261,7 +263,8 @@ impl<'a> TaskPageDocument<'a> {
         page: &'a TaskPage<'a>,
         held: Option<&TaskComparison<'_>>,
     ) -> TaskPageDocument<'a> {
-        let TaskPage { task, times, submission, module, args, uncaptured, producers, consumers } = page;
+        let TaskPage { task, times, submission, module, args, uncaptured, producers, consumers, run_end } =
+            page;
         let nanoseconds = |time: Option<Duration>| time.and_then(|time| u64::try_from(time.as_nanos()).ok());
         let blame = held.map(|held| held.blame);
         let neighbors = |those: &[Neighbor]| {
@@ -282,6 +285,7 @@ impl<'a> TaskPageDocument<'a> {
             took_ns: nanoseconds(times.took),
             took_text: times.took.map(time),
             in_flight: task.is_unfinished(),
+            run_end: run_end.as_deref(),
             step_name: submission.step_name.as_deref(),
             queue: submission.queue.as_deref(),
             source: submission.source_text(),

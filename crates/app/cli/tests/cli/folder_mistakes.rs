@@ -228,3 +228,28 @@ fn rejects_a_library_of_a_different_header_version() {
     let expected = "compiled with version 7 of tensortap.h, but this is version 1";
     assert!(said.stderr.contains(expected) && said.stderr.contains("libhalve.so"), "{}", said.stderr);
 }
+
+#[test]
+fn the_text_of_a_kernel_that_fails_is_in_every_report_about_its_dump() {
+    if !has_compilers() {
+        return;
+    }
+    let shop = halves();
+    let failing = WEIGH.replacen(
+        "float factor = tt_scalar_f32(args, 3);",
+        "float factor = tt_scalar_f32(args, 3);\n    tt_fail(\"the factor %d is odd\", 41);",
+        1,
+    );
+    shop.write("halves/weigh.c", &failing);
+    let ran = shop.call(&["run", "halves", "--dump-tensor", "--out", "dump"]);
+    assert!(ran.code == Some(3) && ran.stderr.contains("failure in kernel `weigh`"), "{ran:?}");
+    for line in ["list dump", "summary dump", "show dump weigh", "blame dump --reference"] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let text = crate::common::unwrapped(&shop.call(&words).stdout);
+        assert!(text.contains("the factor 41 is odd"), "{line}: {text}");
+    }
+    let document = shop.json(&["list", "dump"]).1;
+    assert!(document["message"].as_str().unwrap().ends_with("the factor 41 is odd"), "{document}");
+    let document = shop.json(&["show", "dump", "weigh"]).1;
+    assert!(document["run_end"].as_str().unwrap().ends_with("the factor 41 is odd"), "{document}");
+}

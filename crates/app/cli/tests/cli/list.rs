@@ -317,6 +317,7 @@ fn the_document_contains_the_records_of_the_manifest() {
             "dump",
             "dump_level",
             "losses",
+            "message",
             "missing_records",
             "platform",
             "records",

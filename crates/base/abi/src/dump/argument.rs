@@ -132,9 +132,8 @@ impl UncapturedReason {
             ("a texture or a surface", UncapturedReason::Texture),
         ];
         let mut all = (0..=u8::MAX).filter_map(UncapturedReason::from_tag);
-        all.find(|reason| reason.text() == text).or_else(|| {
-            EARLIER.iter().find(|(part, _)| text.contains(part)).map(|&(_, reason)| reason)
-        })
+        all.find(|reason| reason.text() == text)
+            .or_else(|| EARLIER.iter().find(|(part, _)| text.contains(part)).map(|&(_, reason)| reason))
     }
 }
 
@@ -379,10 +378,16 @@ mod tests {
         }
         let earlier = [
             ("the device died and it is more than is copied from a dead one", UncapturedReason::TooLarge),
-            ("it is no memory but an object of the driver (an image, a sampler, a pipe)", UncapturedReason::Opaque),
+            (
+                "it is no memory but an object of the driver (an image, a sampler, a pipe)",
+                UncapturedReason::Opaque,
+            ),
             ("its device cannot be read in the order of its queues", UncapturedReason::NoProbe),
             ("there was no room for its content on its way from the device", UncapturedReason::NoRoom),
-            ("it lies in memory that its device may not read, or that is not known", UncapturedReason::NoAccess),
+            (
+                "it lies in memory that its device may not read, or that is not known",
+                UncapturedReason::NoAccess,
+            ),
             (
                 "variables of the program, which no argument leads to, and which are not looked at",
                 UncapturedReason::Variables,
