@@ -13,7 +13,7 @@ use tensortap::analysis::observation::{Observation, UnattributedChange};
 use tensortap::format::{Dump, Launch, Module, ScalarValue, Task};
 use tensortap::{DumpStage, TaskId};
 
-use super::compare::{DetailDocument, Measures, detail_document, measures, verdict_word};
+use super::compare::{DetailDocument, Measures, counted_verdict_word, detail_document, measures};
 use super::show::MeasuredDocument;
 use crate::compare_words::outside_or_why;
 use crate::kind_words::KindDocument;
@@ -192,6 +192,7 @@ struct SnapshotDocument<'a> {
 
 #[derive(Serialize)]
 struct ComparedDocument {
+    /// `pass`, `fail`, `unknown`, or `ignored` if it differs but does not count for the verdict.
     verdict: &'static str,
     /// The evidence as text.
     words: String,
@@ -208,7 +209,7 @@ impl ComparedDocument {
         let compared = held.compared(arg_index, stage)?;
         let found = held.outside(arg_index, stage);
         Some(ComparedDocument {
-            verdict: verdict_word(compared.outcome.verdict),
+            verdict: counted_verdict_word(held.blame, held.place, compared),
             words: outside_or_why(&compared.outcome),
             measures: measures(&compared.outcome, &compared.rule),
             detail: found.and_then(|found| found.detail.as_ref()).map(detail_document),

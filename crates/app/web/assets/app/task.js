@@ -75,6 +75,7 @@ function snapshotPanels(stage, snapshot, index, hasGolden) {
 
 export function verdictWords({ verdict, words }) {
   if (verdict === 'pass') return 'within its rule';
+  if (verdict === 'ignored') return 'differs, but does not count for the verdict';
   return verdict === 'fail' ? `outside its rule: ${words}` : `unknown: ${words}`;
 }
 
