@@ -284,9 +284,22 @@ const STOP: &str = "tensortap_before_kernel";
 
 /// Starts the debugger and waits until it ends.
 fn debug(program: &str, args: &ReplayArgs, config: &ReplayConfig) -> anyhow::Result<Exit> {
-    if matches!(config.select, Selection::All | Selection::LibraryKernels)
-        && tensortap::format::Dump::open(&config.source).is_ok()
-    {
+    // A case is no dump.
+    let dump = match Dump::open(&config.source) {
+        Err(error) if !config.source.exists() => return Err(error.into()),
+        opened => opened.ok(),
+    };
+    if dump.as_ref().is_some_and(Dump::has_programs) && config.kernels.is_empty() {
+        return Err(UsageError {
+            message: "--debugger cannot stop in a kernel of OpenCL or CUDA, because the driver runs it"
+                .into(),
+            hint: "run the launch on another device with --device NAME, or a kernel of your own with \
+                   --kernel NAME=LIB[:SYMBOL]"
+                .into(),
+        }
+        .into());
+    }
+    if matches!(config.select, Selection::All | Selection::LibraryKernels) && dump.is_some() {
         return Err(UsageError {
             message: "--debugger needs exactly one task".into(),
             hint: "choose it with --task ID or --dispatch ID".into(),
