@@ -12,6 +12,7 @@ use tensortap::judge::Detail;
 
 use crate::QueryError;
 use crate::module_words::{OtherProgram, other_programs};
+use crate::summary::early_end;
 use crate::words::printable;
 
 /// What the records of a dump are compared with.
@@ -106,7 +107,14 @@ pub fn remarks(dump: &Dump, golden: &Dump, compared: u64) -> Vec<String> {
     let other = other_scene(dump, golden).filter(|_| compared > 0);
     let same = other.into_iter().chain(itself(dump, golden));
     let programs = other_programs(dump, golden).into_iter().map(|other| program_words(&other));
-    same.chain(wrong_itself(golden)).chain(other_params(dump, golden)).chain(programs).collect()
+    let itself_wrong = wrong_itself(golden).into_iter().chain(golden_end(golden));
+    same.chain(itself_wrong).chain(other_params(dump, golden)).chain(programs).collect()
+}
+
+/// The remark about a golden whose run ended early, so that it lacks records.
+#[must_use]
+pub fn golden_end(golden: &Dump) -> Option<String> {
+    early_end(golden).map(|words| format!("in the golden, {words}"))
 }
 
 /// Maximum number of kernels in a remark.

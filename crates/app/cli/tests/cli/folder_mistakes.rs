@@ -253,3 +253,24 @@ fn the_text_of_a_kernel_that_fails_is_in_every_report_about_its_dump() {
     let document = shop.json(&["show", "dump", "weigh"]).1;
     assert!(document["run_end"].as_str().unwrap().ends_with("the factor 41 is odd"), "{document}");
 }
+
+#[test]
+fn a_golden_that_ended_early_is_reported_and_no_wrong_task_is_searched() {
+    if !has_compilers() {
+        return;
+    }
+    let shop = halves();
+    assert_eq!(shop.call(&["run", "halves", "--dump-tensor", "--out", "right"]).code, Some(0));
+    let failing = WEIGH.replacen("float factor", "tt_fail(\"the factor is odd\");\n    float factor", 1);
+    shop.write("halves/weigh.c", &failing);
+    assert_eq!(shop.call(&["run", "halves", "--dump-tensor", "--out", "early"]).code, Some(3));
+    for line in ["diff right early", "blame right --golden early"] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let text = crate::common::unwrapped(&shop.call(&words).stdout);
+        let end = "in the golden, the run ended early, with the status crashed: failure in kernel `weigh`";
+        assert!(text.contains(end), "{line}: {text}");
+        assert!(!text.contains("to find the wrong task"), "{line}: {text}");
+    }
+    let text = shop.call(&["diff", "early", "--scene-golden"]).stdout;
+    assert!(text.starts_with("FAIL: ") && !text.contains("to find the wrong task"), "{text}");
+}
