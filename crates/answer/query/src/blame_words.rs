@@ -80,27 +80,29 @@ pub fn by_kernel(blame: &Blame, places: &[usize]) -> String {
 /// wrong although its inputs are right: pv 1`, `2 more tasks raced with task 0x0 (add), which had not completed: mul 2`.
 #[must_use]
 pub fn more_lines(blame: &Blame, places: &[usize]) -> Vec<String> {
-    let mut groups: Vec<(Label, Option<(usize, RaceKind)>, Vec<usize>)> = Vec::new();
+    let race = |place: usize| blame.findings[place].race.as_ref().map(|race| (race.other, race.kind));
+    let mut groups: Vec<Vec<usize>> = Vec::new();
     for &place in places {
-        let finding = &blame.findings[place];
-        let race = finding.race.as_ref().map(|race| (race.other, race.kind));
-        match groups.iter_mut().find(|group| (group.0, group.1) == (finding.label, race)) {
-            Some((.., members)) => members.push(place),
-            None => groups.push((finding.label, race, vec![place])),
+        let is_like = |group: &&mut Vec<usize>| {
+            blame.findings[group[0]].label == blame.findings[place].label && race(group[0]) == race(place)
+        };
+        match groups.iter_mut().find(is_like) {
+            Some(group) => group.push(place),
+            None => groups.push(vec![place]),
         }
     }
-    let line = |(label, race, places): &(Label, Option<(usize, RaceKind)>, Vec<usize>)| {
-        let is_one = places.len() == 1;
-        let tasks = counted_in(places.len() as u64, "more task", "more tasks");
-        let what = match (label, race) {
+    let line = |group: &Vec<usize>| {
+        let is_one = group.len() == 1;
+        let tasks = counted_in(group.len() as u64, "more task", "more tasks");
+        let what = match (blame.findings[group[0]].label, race(group[0])) {
             (Label::WrongHere, _) if is_one => "is wrong although its inputs are right".into(),
             (Label::WrongHere, _) => "are wrong although their inputs are right".into(),
             (Label::Fed, None) if is_one => "was fed a wrong input".into(),
             (Label::Fed, None) => "were fed a wrong input".into(),
-            (_, Some((other, kind))) => race_words(*kind, &name(blame, *other)),
-            (label, None) => label_phrase(*label).into(),
+            (_, Some((other, kind))) => race_words(kind, &name(blame, other)),
+            (label, None) => label_phrase(label).into(),
         };
-        format!("{tasks} {what}: {}", by_kernel(blame, places))
+        format!("{tasks} {what}: {}", by_kernel(blame, group))
     };
     groups.iter().map(line).collect()
 }
@@ -110,7 +112,7 @@ fn race_words(kind: RaceKind, other: &str) -> String {
     match kind {
         RaceKind::ReadTooEarly => format!("raced with {other}, which had not completed"),
         RaceKind::Overwritten => format!("raced with {other}, which ran out of order"),
-        RaceKind::Changed => format!("raced with {other}, whose output changed before they read it"),
+        RaceKind::Changed => format!("raced with {other}, whose output changed before it was read"),
         RaceKind::Unordered => format!("raced with {other}, because nothing orders them"),
         RaceKind::Overlapped => format!("raced with {other}, which ran at the same time"),
         RaceKind::Unattributed => format!("received memory that changed after {other} left it"),

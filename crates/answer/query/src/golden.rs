@@ -6,14 +6,14 @@ use std::path::Path;
 use serde_json::Value;
 use tensortap::DType;
 use tensortap::analysis::diff::{Diff, DiffOptions, DiffRow, Partner, diff_arrays, diff_dumps, row_detail};
-use tensortap::format::{Dump, GoldenVerdict, Record, RunInfo};
+use tensortap::format::{Dump, FormatError, GoldenVerdict, Record, RunInfo};
 use tensortap::interchange::{InterchangeError, NamedArrays};
 use tensortap::judge::Detail;
 
 use crate::QueryError;
 use crate::module_words::{OtherProgram, other_programs};
 use crate::summary::early_end;
-use crate::words::printable;
+use crate::words::{printable, printable_path};
 
 /// What the records of a dump are compared with.
 pub enum Golden {
@@ -86,6 +86,10 @@ pub fn open(path: &Path) -> Result<Golden, QueryError> {
             Ok(files) if !files.arrays().is_empty() => Ok(Golden::Files(files)),
             // Report the unreadable array instead of a missing dump.
             Err(bad) if path.is_dir() && !matches!(bad, InterchangeError::NoArrays { .. }) => Err(bad.into()),
+            _ if path.is_file() && matches!(error, FormatError::NoDump { .. }) => Err(QueryError::Record {
+                message: format!("{} is neither a dump nor a file of arrays", printable_path(path)),
+                hint: "name the folder of a dump, or a file that ends in .npy, .npz or .safetensors".into(),
+            }),
             _ => Err(error.into()),
         },
     }

@@ -172,7 +172,7 @@ pub struct ReplayArgs {
     pub allow_inexact: bool,
 
     /// Run each task this many times, and report if its results differ
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole(1..=1_000_000_u32))]
     pub repeat: u32,
 
     /// Measure the time of the kernels [default: 20 runs]

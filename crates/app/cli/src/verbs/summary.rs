@@ -14,6 +14,7 @@ use tensortap_query::summary::{
 };
 use tensortap_query::words::{printable, record_name, run_title, run_words, step_task, task_words};
 
+use crate::compare_args::check_steps;
 use crate::dump_path::{DumpPathArg, StepArg, quoted};
 use crate::error::Exit;
 use crate::output::Output;
@@ -52,6 +53,7 @@ pub struct SummaryArgs {
 /// Prints the summary.
 pub fn run(args: &SummaryArgs, output: Output) -> anyhow::Result<Exit> {
     let dump = args.dump.open()?;
+    check_steps(&dump, &args.step.step)?;
     let summary = look(args, &dump, output)?;
     if output.json {
         output.document(&SummaryDocument::of(&dump, &summary))?;

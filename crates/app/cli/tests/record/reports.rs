@@ -227,7 +227,7 @@ fn unsuccessful_requests_are_answered_with_a_hint() {
     assert_eq!(refused(&["list", "run", "--scope", scope], "did you mean `\"layer 1, head 2\"`"), Some(2));
     assert_eq!(refused(&["list", "run", "--scope", &format!("\"{scope}\"")], ""), Some(0));
     assert_eq!(refused(&["list", "run", "--sort", "-max"], "--sort max has no effect"), Some(0));
-    assert_eq!(refused(&["list", "run", "--task", "x@1"], "there is no task or kernel `x@1`"), Some(2));
+    assert_eq!(refused(&["list", "run", "--task", "x@1"], "has no task or kernel `x@1`"), Some(2));
 }
 
 /// A program that closes its session unless told otherwise, and ends with a status.
