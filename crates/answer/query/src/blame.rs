@@ -23,7 +23,7 @@ use crate::kind_words::kind_words;
 use crate::module_words::{OtherProgram, module_of, other_programs};
 use crate::number::counted;
 use crate::run_blame::AcrossRanks;
-use crate::verdict::{document, early_end, headline, unmatched_remark};
+use crate::verdict::{document, end_remark, headline, unmatched_remark};
 use crate::words::{fault_option, run_status, short_task, step_option};
 
 /// Number of first wrong tasks that are described in detail, each with different kernels.
@@ -49,18 +49,28 @@ pub struct OutsideRecord {
     pub kind: Option<ErrorKind>,
     /// How much of the difference is memory that no recorded task wrote.
     pub unwritten: UnwrittenMemory,
+    /// Whether the record counts for the verdict.
+    pub counts: bool,
 }
 
 impl OutsideRecord {
     /// The evidence with the rule: `12 of 64 elements outside (rule: equal)`.
     #[must_use]
     pub fn evidence_text(&self) -> String {
+        let evidence = self.evidence();
+        match (self.unwritten.in_both, self.counts) {
+            (UnwrittenShare::All, _) | (_, false) => evidence,
+            _ => format!("{evidence} (rule: {})", rule_text(&self.compared.rule)),
+        }
+    }
+
+    /// The evidence without the rule.
+    #[must_use]
+    pub fn evidence(&self) -> String {
         let evidence = evidence_written(&self.compared.outcome, &self.unwritten);
-        match self.unwritten.in_both {
-            UnwrittenShare::All => evidence,
-            UnwrittenShare::None | UnwrittenShare::Some(_) => {
-                format!("{evidence} (rule: {})", rule_text(&self.compared.rule))
-            }
+        match (self.unwritten.in_both, self.counts) {
+            (UnwrittenShare::All, _) | (_, true) => evidence,
+            (_, false) => format!("{evidence}: ignored, because this does not count for the verdict"),
         }
     }
 
@@ -172,7 +182,7 @@ impl<'a> BlameReport<'a> {
     /// All remarks: about the run, the golden and the basis of the labels.
     #[must_use]
     pub fn all_remarks(&self) -> Vec<String> {
-        let of_run = run_status(self.dump).into_iter().chain(early_end(self.dump));
+        let of_run = run_status(self.dump).into_iter().chain(end_remark(self.dump));
         let of_golden = self.remarks.iter().cloned();
         let across = self.across.filter(|across| across.is_only).map(|across| across.run.remarks());
         let of_tasks = unmatched_remark(self.blame).into_iter().chain(remarks(self.blame));
@@ -327,16 +337,23 @@ pub fn outside(
     place: usize,
 ) -> Result<Vec<OutsideRecord>, AnalysisError> {
     let one = |compared: &ComparedArg| {
+        let counts = blame.counts(place, compared);
         let (compared, unwritten) = blame.as_written(dump, against, place, compared, options)?;
         let compared = &compared;
         // Content that no task wrote, here or in the golden, has no meaningful detail or kind.
         let is_before = compared.stage == DumpStage::BeforeDispatch;
         if is_before && (unwritten.here || unwritten.in_golden) {
-            return Ok(OutsideRecord { compared: compared.clone(), detail: None, kind: None, unwritten });
+            return Ok(OutsideRecord {
+                compared: compared.clone(),
+                detail: None,
+                kind: None,
+                unwritten,
+                counts,
+            });
         }
         let detail = blame.detail(dump, against, place, compared, options)?;
         let kind = blame.kind(dump, against, place, compared, options)?;
-        Ok(OutsideRecord { compared: compared.clone(), detail, kind, unwritten })
+        Ok(OutsideRecord { compared: compared.clone(), detail, kind, unwritten, counts })
     };
     blame.outside(place).map(one).collect()
 }

@@ -76,6 +76,49 @@ pub fn by_kernel(blame: &Blame, places: &[usize]) -> String {
     counted_names(places.iter().map(|&place| inside(blame, place)), KERNELS)
 }
 
+/// Lines about further tasks at which an error began, one for each label and each other task of a race: `1 more task is
+/// wrong although its inputs are right: pv 1`, `2 more tasks raced with task 0x0 (add), which had not completed: mul 2`.
+#[must_use]
+pub fn more_lines(blame: &Blame, places: &[usize]) -> Vec<String> {
+    let race = |place: usize| blame.findings[place].race.as_ref().map(|race| (race.other, race.kind));
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for &place in places {
+        let is_like = |group: &&mut Vec<usize>| {
+            blame.findings[group[0]].label == blame.findings[place].label && race(group[0]) == race(place)
+        };
+        match groups.iter_mut().find(is_like) {
+            Some(group) => group.push(place),
+            None => groups.push(vec![place]),
+        }
+    }
+    let line = |group: &Vec<usize>| {
+        let is_one = group.len() == 1;
+        let tasks = counted_in(group.len() as u64, "more task", "more tasks");
+        let what = match (blame.findings[group[0]].label, race(group[0])) {
+            (Label::WrongHere, _) if is_one => "is wrong although its inputs are right".into(),
+            (Label::WrongHere, _) => "are wrong although their inputs are right".into(),
+            (Label::Fed, None) if is_one => "was fed a wrong input".into(),
+            (Label::Fed, None) => "were fed a wrong input".into(),
+            (_, Some((other, kind))) => race_words(kind, &name(blame, other)),
+            (label, None) => label_phrase(label).into(),
+        };
+        format!("{tasks} {what}: {}", by_kernel(blame, group))
+    };
+    groups.iter().map(line).collect()
+}
+
+/// The other task of a race, and the missing order: `raced with task 0x0 (add), which had not completed`.
+fn race_words(kind: RaceKind, other: &str) -> String {
+    match kind {
+        RaceKind::ReadTooEarly => format!("raced with {other}, which had not completed"),
+        RaceKind::Overwritten => format!("raced with {other}, which ran out of order"),
+        RaceKind::Changed => format!("raced with {other}, whose output changed before it was read"),
+        RaceKind::Unordered => format!("raced with {other}, because nothing orders them"),
+        RaceKind::Overlapped => format!("raced with {other}, which ran at the same time"),
+        RaceKind::Unattributed => format!("received memory that changed after {other} left it"),
+    }
+}
+
 /// The verb phrase of a label.
 #[must_use]
 pub const fn label_phrase(label: Label) -> &'static str {

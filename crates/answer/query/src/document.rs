@@ -26,7 +26,8 @@ mod trace;
 
 pub use blame::BlameDocument;
 pub use compare::{
-    DetailDocument, Measures, detail_document, evidence_word, measures, outcome_reason, verdict_word,
+    DetailDocument, Measures, counted_verdict_word, detail_document, evidence_word, measures, outcome_reason,
+    verdict_word,
 };
 pub use diff::{DiffDocument, OutputsDocument, RepeatDocument};
 pub use files::{

@@ -121,7 +121,8 @@ impl DumpSet {
 
     fn those(self, what: &'static str, is_meant: impl Fn(&Member) -> bool) -> Result<DumpSet, QueryError> {
         let DumpSet { path, members } = self;
-        let there_are = members.iter().map(Member::name).collect();
+        let is_single = matches!(&members[..], [one] if one.rank.is_none() && one.process().is_none());
+        let there_are = if is_single { Vec::new() } else { members.iter().map(Member::name).collect() };
         let members: Vec<Member> = members.into_iter().filter(is_meant).collect();
         if members.is_empty() {
             return Err(QueryError::NoRank { what, path, ranks: there_are });

@@ -1,12 +1,14 @@
 //! Errors of selectors and of queries.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tensortap::UnknownName;
 use tensortap::analysis::AnalysisError;
 use tensortap::format::FormatError;
 use tensortap::interchange::InterchangeError;
+
+use crate::number::counted_in;
 
 /// A selector that cannot be parsed. The message says what is valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -81,7 +83,7 @@ pub enum SelectorError {
     #[error("a step of 0 is not allowed")]
     NoStep,
     /// More terms than axes.
-    #[error("the slice has {terms} terms, but the tensor has {axes} axes")]
+    #[error("the slice has {terms} terms, but the tensor has {}", counted_in(*axes as u64, "axis", "axes"))]
     TooManyTerms {
         /// Terms of the slice.
         terms: usize,
@@ -130,7 +132,7 @@ pub enum QueryError {
         hint: String,
     },
     /// A types file cannot be read or parsed.
-    #[error("{said_in}: {message}")]
+    #[error("types file {said_in}: {message}")]
     Types {
         /// File and line.
         said_in: String,
@@ -155,15 +157,24 @@ pub enum QueryError {
         dumps: Vec<String>,
     },
     /// No dump has such a rank or process.
-    #[error("{} has no such {what}; there are: {}", .path.display(), .ranks.join(", "))]
+    #[error("{}", no_rank_words(what, path, ranks))]
     NoRank {
         /// `rank` or `process`.
         what: &'static str,
         /// The folder.
         path: PathBuf,
-        /// Names of the existing dumps.
+        /// Names of the existing dumps. Empty: `path` is one dump that is in no run folder.
         ranks: Vec<String>,
     },
+}
+
+/// A single dump without a rank or process id is in no run folder, so there is nothing to choose.
+fn no_rank_words(what: &str, path: &Path, ranks: &[String]) -> String {
+    let option = if what == "rank" { "--rank" } else { "--pid" };
+    match ranks {
+        [] => format!("{} is one dump, not a run folder with several; remove {option}", path.display()),
+        _ => format!("{} has no such {what}; there are: {}", path.display(), ranks.join(", ")),
+    }
 }
 
 impl From<tensortap::Error> for QueryError {

@@ -6,13 +6,14 @@ use std::path::Path;
 use serde_json::Value;
 use tensortap::DType;
 use tensortap::analysis::diff::{Diff, DiffOptions, DiffRow, Partner, diff_arrays, diff_dumps, row_detail};
-use tensortap::format::{Dump, GoldenVerdict, Record, RunInfo};
+use tensortap::format::{Dump, FormatError, GoldenVerdict, Record, RunInfo};
 use tensortap::interchange::{InterchangeError, NamedArrays};
 use tensortap::judge::Detail;
 
 use crate::QueryError;
 use crate::module_words::{OtherProgram, other_programs};
-use crate::words::printable;
+use crate::summary::early_end;
+use crate::words::{printable, printable_path};
 
 /// What the records of a dump are compared with.
 pub enum Golden {
@@ -85,6 +86,10 @@ pub fn open(path: &Path) -> Result<Golden, QueryError> {
             Ok(files) if !files.arrays().is_empty() => Ok(Golden::Files(files)),
             // Report the unreadable array instead of a missing dump.
             Err(bad) if path.is_dir() && !matches!(bad, InterchangeError::NoArrays { .. }) => Err(bad.into()),
+            _ if path.is_file() && matches!(error, FormatError::NoDump { .. }) => Err(QueryError::Record {
+                message: format!("{} is neither a dump nor a file of arrays", printable_path(path)),
+                hint: "name the folder of a dump, or a file that ends in .npy, .npz or .safetensors".into(),
+            }),
             _ => Err(error.into()),
         },
     }
@@ -106,7 +111,14 @@ pub fn remarks(dump: &Dump, golden: &Dump, compared: u64) -> Vec<String> {
     let other = other_scene(dump, golden).filter(|_| compared > 0);
     let same = other.into_iter().chain(itself(dump, golden));
     let programs = other_programs(dump, golden).into_iter().map(|other| program_words(&other));
-    same.chain(wrong_itself(golden)).chain(other_params(dump, golden)).chain(programs).collect()
+    let itself_wrong = wrong_itself(golden).into_iter().chain(golden_end(golden));
+    same.chain(itself_wrong).chain(other_params(dump, golden)).chain(programs).collect()
+}
+
+/// The remark about a golden whose run ended early, so that it lacks records.
+#[must_use]
+pub fn golden_end(golden: &Dump) -> Option<String> {
+    early_end(golden).map(|words| format!("in the golden, {words}"))
 }
 
 /// Maximum number of kernels in a remark.

@@ -23,7 +23,7 @@ use crate::ids::IdRange;
 use crate::module_words::module_words;
 use crate::number::{bytes, counted, grouped, time};
 use crate::run_blame::{AcrossRanks, RunBlame};
-use crate::summary::{FlaggedRecord, Summary, SummaryOptions, in_flight_words, uncaptured_words};
+use crate::summary::{FlaggedRecord, Summary, SummaryOptions, early_end, in_flight_words, uncaptured_words};
 use crate::words::{
     losses_by_reason, printable, record_name, run_status, run_title, state_name, step_task, task_words,
 };
@@ -208,6 +208,7 @@ fn facts(context: &ReportContext<'_>) -> Vec<(&'static str, String)> {
     if let Some(words) = run_status(dump) {
         facts.push(("Run result", words));
     }
+    facts.extend(early_end(dump).map(|words| ("End", words)));
     let lost = dump.footer().map(|footer| losses_by_reason(&footer.losses)).unwrap_or_default();
     if !lost.is_empty() {
         facts.push(("Lost", lost));

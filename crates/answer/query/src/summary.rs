@@ -5,13 +5,13 @@ use std::time::Duration;
 use tensortap::abi::UncapturedReason;
 use tensortap::analysis::graph::{TaskGraph, load};
 use tensortap::analysis::observation::UnattributedChanges;
-use tensortap::format::{ArgumentKind, Dump, FormatError, Record};
+use tensortap::format::{ArgumentKind, Dump, Footer, FormatError, Record, Status};
 use tensortap::{Flag, RecordSummary, RunFile, stats_each};
 
 use crate::Times;
 use crate::module_words::{ModuleUse, module_uses, module_words};
 use crate::number::{counted, counted_in, grouped};
-use crate::words::{ended_words, kernels_text, task_reference};
+use crate::words::{ended_words, kernels_text, printable, task_reference};
 
 /// Length of the lists of largest items.
 const LISTED: usize = 5;
@@ -189,6 +189,21 @@ pub fn program_ended(dump: &Dump) -> Option<String> {
     let process = run.processes.iter().find(|process| process.folder == name)?;
     let ended = ended_words(run.exit_code, run.signal).filter(|_| process.pid == run.pid)?;
     Some(format!("the program ended {ended}"))
+}
+
+/// Why the records of a run end early, with the message of the failure: `the run ended early, with the status crashed:
+/// crash in kernel …`. `None` if the run completed.
+#[must_use]
+pub fn early_end(dump: &Dump) -> Option<String> {
+    let footer = dump.footer();
+    let message = footer.and_then(|footer| footer.message.as_deref()).map(printable);
+    let is_left = footer.is_some_and(Footer::process_left_early);
+    let words = |status: Status| match &message {
+        Some(message) if is_left => format!("{message}; its last records may be missing"),
+        Some(message) => format!("the run ended early, with the status {status}: {message}"),
+        None => format!("the run ended early, with the status {status}"),
+    };
+    dump.status().filter(|status| is_left || *status != Status::Complete).map(words)
 }
 
 /// Describes tasks in flight: `2 tasks had not completed when the run ended: task 0x3 (spin), task 0x4

@@ -65,7 +65,8 @@ pub fn read_types(path: &Path) -> Result<Vec<TypeRule>, QueryError> {
         let line = line.map(|line| format!(", line {line}")).unwrap_or_default();
         QueryError::Types { said_in: format!("{}{line}", path.display()), message }
     };
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(None, error.to_string()))?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| wrong(None, format!("cannot be read: {error}; --types needs a TOML file")))?;
     if text.len() > MAX_BYTES {
         return Err(wrong(
             None,
@@ -81,8 +82,8 @@ type Lines = BTreeMap<String, BTreeMap<String, Spanned<String>>>;
 fn parse_types(text: &str, name: &str) -> Result<Vec<TypeRule>, (usize, String)> {
     let line = |span: &Range<usize>| text.bytes().take(span.start).filter(|&byte| byte == b'\n').count() + 1;
     let read: Lines = toml::from_str(text).map_err(|error| {
-        let remedy = "a table for each kernel, in it lines such as 0 = \"float32[2,3]\"";
-        (line(&error.span().unwrap_or_default()), format!("{}; it has {remedy}", error.message()))
+        let remedy = "a types file has a table for each kernel, in it lines such as 0 = \"float32[2,3]\"";
+        (line(&error.span().unwrap_or_default()), format!("{}; {remedy}", error.message()))
     })?;
     let mut rules = Vec::new();
     for (kernel, arguments) in read {

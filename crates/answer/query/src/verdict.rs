@@ -10,7 +10,7 @@ use crate::blame::{BlameReport, roots};
 use crate::blame_words::{by_kernel, inside, label_phrase, likely_words, name, stopped_words};
 use crate::document::VerdictDocument;
 use crate::number::{counted, counted_in, grouped};
-use crate::summary::in_flight_words;
+use crate::summary::{early_end, in_flight_words, program_ended};
 use crate::words::{arg_words, kernels_text, printable, stage_phrase, task_reference};
 
 /// The word for a verdict that a missing rank could change.
@@ -173,16 +173,19 @@ pub(crate) fn unmatched_remark(blame: &Blame) -> Option<String> {
     unmatched_words(blame).map(|words| format!("{words}; they were not compared (--strict makes this fail)"))
 }
 
-/// The remark about a run that did not complete.
-pub(crate) fn early_end(dump: &Dump) -> Option<String> {
-    let status = dump.status().filter(|status| *status != Status::Complete);
-    let is_left = dump.footer().is_some_and(Footer::process_left_early);
-    let message = dump.footer().and_then(|footer| footer.message.as_deref());
-    let message = message.map_or_else(String::new, |message| format!(": {}", printable(message)));
-    match status {
-        Some(status) => Some(format!("the run ended early, with the status {status}{message}")),
-        None if is_left => Some(format!("the last records of the run may be missing{message}")),
-        None => None,
+/// The remark about a run that did not complete, or about the exit status of its program. The verdict depends on
+/// captured content and tasks, so an exit status never makes it fail.
+pub(crate) fn end_remark(dump: &Dump) -> Option<String> {
+    let has_left = dump.footer().is_some_and(Footer::process_left_early);
+    let is_exit =
+        |words: &str| words.contains("exited with status") && dump.status() != Some(Status::Complete);
+    match early_end(dump) {
+        Some(words) if has_left && is_exit(&words) => {
+            Some(format!("{words}; an exit status is not part of the verdict"))
+        }
+        Some(words) => Some(words),
+        None => program_ended(dump)
+            .map(|ended| format!("{ended} after its session was closed; this is not part of the verdict")),
     }
 }
 

@@ -62,6 +62,13 @@ pub const fn stage_phrase(stage: DumpStage) -> &'static str {
     }
 }
 
+/// A text with a capital letter at its start.
+#[must_use]
+pub fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().collect::<String>() + letters.as_str())
+}
+
 /// A task id without leading zeros, as selectors accept it.
 pub fn short_task(task_id: u64) -> String {
     format!("{task_id:#x}")

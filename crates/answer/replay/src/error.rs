@@ -76,7 +76,7 @@ pub enum ReplayError {
         reason: String,
     },
     /// The capture has no such task.
-    #[error("{from} has no task {}; it has {tasks} tasks{}", TaskId(*task), first_of(.first))]
+    #[error("{from} has no task {task:#x}; it has {tasks} tasks{}; `tensortap list` shows them", first_of(.first))]
     NoTask {
         /// The dump or case.
         from: String,
@@ -178,7 +178,7 @@ fn no_scene(scene: &str, is_program: bool) -> String {
 }
 
 fn first_of(first: &Option<u64>) -> String {
-    first.map_or_else(String::new, |id| format!(", such as {}", TaskId(id)))
+    first.map_or_else(String::new, |id| format!(", such as {id:#x}"))
 }
 
 impl ReplayError {

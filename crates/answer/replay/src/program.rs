@@ -48,7 +48,7 @@ impl Program {
         }
         let mut passed = assembler.finish(&numbered.kernels);
         passed.give_names(|task| dump.task_names(task));
-        let notes = notes_on_moved_args(&passed, &moved);
+        let notes = notes_on_moved_args(&passed, &moved, &code);
         Ok((Program { kernels: numbered.kernels, code, moved, notes }, passed))
     }
 
@@ -62,12 +62,19 @@ impl Program {
 /// Number of kernels with a note.
 const MAX_NOTES: usize = 4;
 
-/// One note per kernel with moved arguments.
-fn notes_on_moved_args(tasks: &Tasks, moved: &HashMap<TaskKey, Vec<u16>>) -> Vec<String> {
+/// One note per kernel from a library whose arguments are moved. Other kernels do not run.
+fn notes_on_moved_args(
+    tasks: &Tasks,
+    moved: &HashMap<TaskKey, Vec<u16>>,
+    code: &[KernelCode],
+) -> Vec<String> {
     let mut told: Vec<(Vec<String>, &[u16])> = Vec::new();
     for task in tasks.iter() {
         let Some(recorded) = moved.get(&task.key()) else { continue };
         let one = (task.kernel_names(), recorded.as_slice());
+        if !one.0.iter().any(|name| code.iter().any(|given| given.name == *name)) {
+            continue;
+        }
         if told.len() < MAX_NOTES && !told.contains(&one) {
             told.push(one);
         }

@@ -38,7 +38,7 @@ pub enum Error {
     },
     /// The scene's arguments do not fit into memory.
     #[error(
-        "the arguments of scene `{scene}` need {needed} bytes, but only {available} bytes are available ({what}); use smaller parameters"
+        "the arguments of scene `{scene}` do not fit: bytes needed {needed}, available {available} ({what}); use smaller parameters with --param"
     )]
     TooLarge {
         /// The scene.

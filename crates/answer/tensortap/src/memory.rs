@@ -14,7 +14,7 @@ pub fn check(scene: &dyn Scene, params: &Params, device_memory: Option<u64>) -> 
         specs.iter().try_fold(0_u64, |sum, spec| sum.checked_add(bytes_of(spec)?)).unwrap_or(u64::MAX);
     let refuse = |what, available| Err(Error::TooLarge { scene: scene.name(), needed, what, available });
     if let Some(available) = device_memory.filter(|&available| needed > available) {
-        return refuse("device memory (--device-memory)", available);
+        return refuse("device memory, as --device-memory sets it", available);
     }
     match available_bytes() {
         Some(available) if needed.saturating_mul(HOST_COPIES) > available => {

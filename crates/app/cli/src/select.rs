@@ -5,19 +5,22 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use tensortap::abi::Role;
 use tensortap::analysis::observation::Observation;
 use tensortap::format::{ArgumentKind, Dump};
-use tensortap::{DType, DumpStage, TaskChoice};
+use tensortap::{DType, DumpStage, TaskChoice, UnknownName};
 use tensortap_query::RoleChoice;
 use tensortap_query::ids::{
     ArgChoice, IdRange, parse_arg_choice, parse_range, parse_task_choice, split_list,
 };
+use tensortap_query::words::printable_path;
 use tensortap_query::{
     DumpSet, HashPrefix, Member, Part, QueryError, Selection, SelectorError, Selectors, ShapePattern,
     parse_dtype,
 };
 
+use crate::dump_path::quoted;
 use crate::error::Exit;
 use crate::output::Output;
 use crate::parse::{choice, stage};
+use crate::program::program;
 use crate::progress::StepProgress;
 
 /// The selector options. A record must match every option, and for each option any of its values.
@@ -89,6 +92,19 @@ pub struct SelectArgs {
     nan: bool,
 }
 
+/// Adds the dump to the error about a name that it does not have.
+fn in_dump(error: QueryError, dump: &Dump) -> QueryError {
+    let QueryError::Unknown(UnknownName { what, name, valid, did_you_mean }) = error else { return error };
+    let known =
+        if valid.is_empty() { "there are none".into() } else { format!("there are: {}", valid.join(", ")) };
+    let message = format!("{} has no {what} `{name}`; {known}", printable_path(dump.dir()));
+    let hint = did_you_mean.map_or_else(
+        || format!("`{} list {}` lists the records", program(), quoted(dump.dir())),
+        |nearest| format!("did you mean `{nearest}`?"),
+    );
+    QueryError::Record { message, hint }
+}
+
 impl SelectArgs {
     /// The selection in a dump. A kernel that the run does not have is an error. Looking for NaN may read payloads,
     /// which shows progress.
@@ -96,7 +112,8 @@ impl SelectArgs {
         let bytes = if self.nan { dump.totals().stored_bytes } else { 0 };
         let progress = StepProgress::over_bytes(output, dump.len(), bytes);
         progress.begin("looking for NaN".into());
-        self.selectors().selection(dump, &|done, of| progress.at(done, of))
+        let selected = self.selectors().selection(dump, &|done, of| progress.at(done, of));
+        selected.map_err(|error| in_dump(error, dump))
     }
 
     /// The selection in each dump of a set.

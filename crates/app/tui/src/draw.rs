@@ -241,9 +241,10 @@ impl App {
         let text = match &self.labels {
             LoadState::Ready(_) => None,
             LoadState::NotRequested | LoadState::Waiting => Some("comparing…".into()),
-            LoadState::Failed(why) => {
-                Some(format!("{}\n\nchoose what to compare it with: --golden DUMP", printable(why)))
-            }
+            LoadState::Failed(why) => Some(format!(
+                "{}\n\nto compare with a correct run, quit with q and add --golden DUMP",
+                printable(why)
+            )),
         };
         if let Some(text) = text {
             frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: true }), body);

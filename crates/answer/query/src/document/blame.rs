@@ -187,6 +187,8 @@ struct CulpritRecord {
     kind: Option<KindDocument>,
     /// How much of the difference is memory that no recorded task wrote; null if none is.
     never_written: Option<NeverWrittenDocument>,
+    /// Whether it counts for the verdict.
+    counts: bool,
 }
 
 #[derive(Serialize)]
@@ -328,12 +330,15 @@ fn record(blame: &Blame, task: Task<'_>, compared: &ComparedArg) -> RecordDocume
 fn culprit(report: &BlameReport<'_>, culprit: &Culprit) -> CulpritDocument {
     let task_id = |place: usize| id(report.blame.graph.task(place).task_id);
     let records =
-        culprit.outside.iter().map(|OutsideRecord { compared, detail, kind, unwritten }| CulpritRecord {
-            stage: compared.stage.name(),
-            arg_index: compared.arg_index,
-            detail: detail.as_ref().map(detail_document),
-            kind: kind.as_ref().map(|kind| KindDocument::of(&report.blame.graph, kind)),
-            never_written: never_written(&compared.outcome, unwritten),
+        culprit.outside.iter().map(|OutsideRecord { compared, detail, kind, unwritten, counts }| {
+            CulpritRecord {
+                stage: compared.stage.name(),
+                arg_index: compared.arg_index,
+                detail: detail.as_ref().map(detail_document),
+                kind: kind.as_ref().map(|kind| KindDocument::of(&report.blame.graph, kind)),
+                never_written: never_written(&compared.outcome, unwritten),
+                counts: *counts,
+            }
         });
     let task = task_id(culprit.place);
     let (replay, no_replay) = match report.next_as(culprit.place, &task) {

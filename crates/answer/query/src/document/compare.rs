@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::Value as Json;
-use tensortap::analysis::blame::{UnwrittenMemory, UnwrittenShare};
+use tensortap::analysis::blame::{Blame, ComparedArg, UnwrittenMemory, UnwrittenShare};
 use tensortap::judge::{Detail, Evidence, Metrics, Outcome, Predicate, Rule, Verdict, WorstElement};
 use tensortap::values::Value;
 
@@ -15,6 +15,16 @@ pub const fn verdict_word(verdict: Verdict) -> &'static str {
         Verdict::Within => "pass",
         Verdict::Outside => "fail",
         Verdict::Unknown => "unknown",
+    }
+}
+
+/// The word for the verdict on a record of a labeled task. Records that differ but do not count for the verdict, such as
+/// uninitialized memory, are `ignored`.
+#[must_use]
+pub fn counted_verdict_word(blame: &Blame, place: usize, compared: &ComparedArg) -> &'static str {
+    match compared.outcome.verdict {
+        Verdict::Outside if !blame.counts(place, compared) => "ignored",
+        verdict => verdict_word(verdict),
     }
 }
 

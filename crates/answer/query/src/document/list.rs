@@ -26,6 +26,8 @@ pub struct ListHead<'a> {
     dump_level: u32,
     /// Null while the run is going on.
     status: Option<&'static str>,
+    /// Why the run ended, if it did not complete: for example the text of a kernel that failed.
+    message: Option<&'a str>,
     state: &'static str,
     torn: Option<TornDocument>,
     missing_records: u64,
@@ -53,6 +55,7 @@ impl<'a> ListHead<'a> {
             runtime,
             dump_level: *dump_level,
             status: dump.status().map(|status| status.name()),
+            message: dump.footer().and_then(|footer| footer.message.as_deref()),
             state: state_name(&tail),
             torn: TornDocument::of(tail),
             missing_records: dump.gaps().iter().map(|gap| gap.records).sum(),

@@ -203,8 +203,8 @@ pub struct OutsideReport {
     pub kind: Option<KindDocument>,
     /// The evidence as text.
     pub evidence: String,
-    /// The rule.
-    pub rule: String,
+    /// The rule; null if the record does not count for the verdict.
+    pub rule: Option<String>,
     /// Where errors are, as lines of text.
     pub detail: Vec<String>,
     /// The worst elements.

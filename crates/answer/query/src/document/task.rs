@@ -13,7 +13,7 @@ use tensortap::analysis::observation::{Observation, UnattributedChange};
 use tensortap::format::{Dump, Launch, Module, ScalarValue, Task};
 use tensortap::{DumpStage, TaskId};
 
-use super::compare::{DetailDocument, Measures, detail_document, measures, verdict_word};
+use super::compare::{DetailDocument, Measures, counted_verdict_word, detail_document, measures};
 use super::show::MeasuredDocument;
 use crate::compare_words::outside_or_why;
 use crate::kind_words::KindDocument;
@@ -44,6 +44,8 @@ pub struct TaskPageDocument<'a> {
     took_ns: Option<u64>,
     took_text: Option<String>,
     in_flight: bool,
+    /// Why the run ended early, if the task is in flight.
+    run_end: Option<&'a str>,
     step_name: Option<&'a str>,
     queue: Option<&'a str>,
     /// Source file and line that submitted the task.
@@ -190,6 +192,7 @@ struct SnapshotDocument<'a> {
 
 #[derive(Serialize)]
 struct ComparedDocument {
+    /// `pass`, `fail`, `unknown`, or `ignored` if it differs but does not count for the verdict.
     verdict: &'static str,
     /// The evidence as text.
     words: String,
@@ -206,7 +209,7 @@ impl ComparedDocument {
         let compared = held.compared(arg_index, stage)?;
         let found = held.outside(arg_index, stage);
         Some(ComparedDocument {
-            verdict: verdict_word(compared.outcome.verdict),
+            verdict: counted_verdict_word(held.blame, held.place, compared),
             words: outside_or_why(&compared.outcome),
             measures: measures(&compared.outcome, &compared.rule),
             detail: found.and_then(|found| found.detail.as_ref()).map(detail_document),
@@ -261,7 +264,8 @@ impl<'a> TaskPageDocument<'a> {
         page: &'a TaskPage<'a>,
         held: Option<&TaskComparison<'_>>,
     ) -> TaskPageDocument<'a> {
-        let TaskPage { task, times, submission, module, args, uncaptured, producers, consumers } = page;
+        let TaskPage { task, times, submission, module, args, uncaptured, producers, consumers, run_end } =
+            page;
         let nanoseconds = |time: Option<Duration>| time.and_then(|time| u64::try_from(time.as_nanos()).ok());
         let blame = held.map(|held| held.blame);
         let neighbors = |those: &[Neighbor]| {
@@ -282,6 +286,7 @@ impl<'a> TaskPageDocument<'a> {
             took_ns: nanoseconds(times.took),
             took_text: times.took.map(time),
             in_flight: task.is_unfinished(),
+            run_end: run_end.as_deref(),
             step_name: submission.step_name.as_deref(),
             queue: submission.queue.as_deref(),
             source: submission.source_text(),

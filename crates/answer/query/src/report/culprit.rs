@@ -1,12 +1,13 @@
 //! The first wrong tasks, with pictures of their outputs.
 
+use tensortap::analysis::blame::{UnwrittenMemory, UnwrittenShare};
 use tensortap::format::quoted;
 use tensortap::judge::{Detail, WorstElement};
 
 use super::labeled::LabeledTasks;
 use crate::blame::{Culprit, NextStep, OutsideRecord};
 use crate::blame_words::{input_sources, why};
-use crate::compare_words::{detail_lines, evidence_written, rule_text, unwritten_lines, value_text};
+use crate::compare_words::{detail_lines, rule_text, unwritten_lines, value_text};
 use crate::document::{AxisReport, CommandDocument, CulpritReport, LinkReport, OutsideReport, WorstReport};
 use crate::kind_words::KindDocument;
 use crate::number::{counted, significant};
@@ -37,7 +38,8 @@ pub fn culprits(labeled: &LabeledTasks<'_>) -> Result<Vec<CulpritReport>, QueryE
 fn one(labeled: &LabeledTasks<'_>, culprit: &Culprit) -> Result<CulpritReport, QueryError> {
     let blame = labeled.found.blame;
     let task = blame.graph.task(culprit.place);
-    let pictured = culprit.outside.iter().take(PICTURED);
+    let (counted, ignored): (Vec<_>, Vec<_>) = culprit.outside.iter().partition(|outside| outside.counts);
+    let pictured = counted.into_iter().chain(ignored).take(PICTURED);
     Ok(CulpritReport {
         kernels: kernels_text(&task.kernel_names()),
         title: task_title(task.scope(), task.task_name()),
@@ -111,7 +113,7 @@ fn record(
     culprit: &Culprit,
     outside: &OutsideRecord,
 ) -> Result<OutsideReport, QueryError> {
-    let OutsideRecord { compared, detail, kind, unwritten } = outside;
+    let OutsideRecord { compared, detail, kind, unwritten, counts } = outside;
     let blame = labeled.found.blame;
     let task = blame.graph.task(culprit.place);
     let arg = task.argument(compared.arg_index);
@@ -128,8 +130,8 @@ fn record(
         when: stage_phrase(compared.stage),
         tensor,
         kind: kind.as_ref().map(|kind| KindDocument::of(&blame.graph, kind)),
-        evidence: evidence_written(&compared.outcome, unwritten),
-        rule: rule_text(&compared.rule),
+        evidence: outside.evidence(),
+        rule: counts.then(|| rule_text(&compared.rule)),
         detail: unwritten_lines(unwritten).into_iter().chain(detail.iter().flat_map(detail_lines)).collect(),
         worst: detail
             .iter()
@@ -144,6 +146,10 @@ fn record(
         ends: (String::new(), String::new()),
         axes: Vec::new(),
     };
+    // Values that do not count, or that no task wrote, have no picture.
+    if !counts || detail.is_none() && kind.is_none() && is_unwritten(unwritten) {
+        return Ok(report);
+    }
     let against = labeled.label_source.against(labeled.found.dump)?;
     if let Some((ours, golden)) = blame.sides(labeled.found.dump, &against, culprit.place, compared)? {
         let (ours, golden) = (Source::of_side(ours), Source::of_side(golden));
@@ -154,6 +160,11 @@ fn record(
         }
     }
     Ok(report)
+}
+
+/// Whether no task wrote the memory, here or in the golden.
+fn is_unwritten(unwritten: &UnwrittenMemory) -> bool {
+    unwritten.here || unwritten.in_golden || matches!(unwritten.in_both, UnwrittenShare::All)
 }
 
 fn paint(

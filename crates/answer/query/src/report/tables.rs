@@ -11,7 +11,9 @@ use super::ReportContext;
 use crate::blame::{rank, wrong_first};
 use crate::blame_words::why;
 use crate::compare_words::outside_or_why;
-use crate::document::{Cell, Column, ColumnKind, TableDocument, TableMaker, verdict_word};
+use crate::document::{
+    Cell, Column, ColumnKind, TableDocument, TableMaker, counted_verdict_word, verdict_word,
+};
 use crate::number::{bytes, grouped, significant, time};
 use crate::observed::record_role_word;
 use crate::summary::KernelSummary;
@@ -19,9 +21,13 @@ use crate::words::{
     arg_words, kernels_text, printable, record_name, scalar_text, shape_text, step_task, task_title,
 };
 use crate::{QueryError, Times, stage_word};
+use tensortap::judge::Verdict;
 
 /// Maximum records per task.
 const RECORDS_PER_TASK: usize = 2;
+/// Verdicts on records that have numbers about their differences.
+const FAIL: &str = verdict_word(Verdict::Outside);
+const UNKNOWN: &str = verdict_word(Verdict::Unknown);
 /// Digits of a statistic.
 const DIGITS: usize = 4;
 
@@ -47,7 +53,12 @@ const STAGE: Column = column("stage", "Stage", "Before or after the task", Text)
 const DTYPE: Column = column("dtype", "Dtype", "Element type", Text);
 const SHAPE: Column = column("shape", "Shape", "Its shape or, for a scalar, its value", Text);
 const BYTES: Column = column("bytes", "Bytes", "Size of its content", Number);
-const VERDICT: Column = column("verdict", "Verdict", "Result of the comparison", Text);
+const VERDICT: Column = column(
+    "verdict",
+    "Verdict",
+    "Result of the comparison; ignored: it differs, but does not count, as for uninitialized memory",
+    Text,
+);
 const OUTSIDE: Column = column("outside", "Outside", "Elements outside the rule", Text);
 const ERROR: Column = column("error", "Largest error", "Largest difference of an element", Number);
 const MIN: Column = column("min", "Min", "Lowest finite value", Number);
@@ -90,8 +101,7 @@ fn chosen_records(context: &ReportContext<'_>, rows: usize) -> Result<Vec<Record
         let Some(place) = graph.position(record.task_key()).filter(|place| tasks.contains(place)) else {
             continue;
         };
-        let is_wrong = compared(context, place, &record)
-            .is_some_and(|compared| compared.outcome.verdict == tensortap::judge::Verdict::Outside);
+        let is_wrong = record_verdict(context, place, &record) == FAIL;
         let (list, full) = if is_wrong { (&mut wrong, most) } else { (&mut others, most) };
         if list.len() < full {
             list.push(record);
@@ -105,6 +115,12 @@ fn chosen_records(context: &ReportContext<'_>, rows: usize) -> Result<Vec<Record
 fn compared<'k>(context: &'k ReportContext<'_>, place: usize, record: &Record) -> Option<&'k ComparedArg> {
     let all = context.blame()?.compared_args.get(place)?;
     all.iter().find(|one| one.arg_index == record.arg_index && one.stage == record.stage)
+}
+
+/// The word for the verdict on a record; empty if it was not compared.
+fn record_verdict(context: &ReportContext<'_>, place: usize, record: &Record) -> &'static str {
+    let judged = context.blame().zip(compared(context, place, record));
+    judged.map_or("", |(blame, compared)| counted_verdict_word(blame, place, compared))
 }
 
 /// Measures the records that may have rows. Contents are read once.
@@ -231,9 +247,10 @@ fn record_cells(
         None => shape_text(record),
     };
     let compared = compared(context, place, record);
+    let verdict = record_verdict(context, place, record);
     let mut cells = vec![Cell::text(record_name(record))];
     if context.blame().is_some() {
-        cells.push(Cell::text(compared.map_or("", |one| verdict_word(one.outcome.verdict))));
+        cells.push(Cell::text(verdict));
     }
     cells.extend([
         Cell::text(task_title(task.scope(), task.task_name()).unwrap_or_default()),
@@ -246,7 +263,8 @@ fn record_cells(
         count(Some(record.content_bytes()), bytes),
     ]);
     if context.blame().is_some() {
-        let outside = compared.filter(|one| one.outcome.verdict != tensortap::judge::Verdict::Within);
+        // The values of an ignored record mean nothing.
+        let outside = compared.filter(|_| verdict == FAIL || verdict == UNKNOWN);
         cells.push(Cell::text(
             outside.map_or(String::new(), |one| printable(&outside_or_why(&one.outcome)).into_owned()),
         ));

@@ -15,7 +15,7 @@ use crate::number::{counted, grouped};
 use crate::observed::not_decided;
 use crate::run_blame::RunBlame;
 use crate::verdict::UNDECIDED;
-use crate::words::{kernels_text, printable, record_name, step_task, task_title, task_words};
+use crate::words::{capital, kernels_text, printable, record_name, step_task, task_title, task_words};
 
 /// The verdict of a labeled dump. The first remark describes what is wrong with the first wrong task.
 pub fn verdict(labeled: &LabeledTasks<'_>) -> VerdictDocument {
@@ -150,9 +150,4 @@ pub fn over_all(members: &[MemberReport]) -> VerdictDocument {
         }
     };
     VerdictDocument::without_tasks(word, passes, sentence)
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().collect::<String>() + letters.as_str())
 }

@@ -264,7 +264,7 @@ mod tests {
             ("...,...", &[5], "only once"),
             ("5", &[5], "axis 0, which has 5"),
             ("-6", &[5], "axis 0, which has 5"),
-            ("0,0", &[5], "2 terms, but the tensor has 1 axes"),
+            ("0,0", &[5], "2 terms, but the tensor has 1 axis"),
             ("0", &[0], "which has 0"),
             ("99999999999999999999", &[5], "term per axis"),
         ] {

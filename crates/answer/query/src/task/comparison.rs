@@ -63,10 +63,13 @@ impl<'b> TaskComparison<'b> {
     pub fn lines(&self, arg_index: u16, stage: DumpStage) -> Vec<String> {
         let Some(compared) = self.compared(arg_index, stage) else { return Vec::new() };
         let (expected, words) = (self.blame.basis.name(), evidence(&compared.outcome));
-        let rule = rule_text(&compared.rule);
+        let (rule, counts) = (rule_text(&compared.rule), self.blame.counts(self.place, compared));
         match (compared.outcome.verdict, self.outside(arg_index, stage)) {
             (Verdict::Within, _) => vec![format!("matches the {expected}: {words} (rule: {rule})")],
             (Verdict::Unknown, _) => vec![format!("cannot be compared with the {expected}: {words}")],
+            (Verdict::Outside, None) if !counts => {
+                vec![format!("ignored: it differs from the {expected}, but does not count")]
+            }
             (Verdict::Outside, None) => vec![format!("differs from the {expected}: {words} (rule: {rule})")],
             (Verdict::Outside, Some(found)) => {
                 let mut lines = vec![format!("differs from the {expected}: {}", found.evidence_text())];

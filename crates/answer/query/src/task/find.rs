@@ -8,8 +8,7 @@ use crate::ids::{parse_id, parse_task};
 use crate::words::{printable, short_task};
 
 /// Explains how to name a task.
-pub const HOW: &str = "a task is its id (0x100000002, 1:2), its kernel or name (softmax), or the way to it through its scopes \
-                       (layer1/k_proj)";
+pub const HOW: &str = "a task is its id (0x100000002, 1:2), its kernel or name (softmax), or its scopes and name (layer1/k_proj)";
 
 /// Places of the tasks that match `text`, in the order of `tasks`: at least one.
 ///

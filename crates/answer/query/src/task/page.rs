@@ -12,6 +12,7 @@ use tensortap::format::{
 
 use crate::module_words::module_of;
 use crate::show::{Content, Histogram};
+use crate::summary::early_end;
 
 /// Ranges of the sparkline of values.
 const BINS: usize = 16;
@@ -34,6 +35,8 @@ pub struct TaskPage<'g> {
     pub producers: Vec<Neighbor>,
     /// Tasks that used its outputs or that depend on it, each once.
     pub consumers: Vec<Neighbor>,
+    /// If the task had not completed: why the run ended early.
+    pub run_end: Option<String>,
 }
 
 /// How a recorded program submitted a task. Unknown parts are `None`.
@@ -195,7 +198,8 @@ impl<'g> TaskPage<'g> {
         let submission = Submission::of(details.of(task.key()));
         let (module, uncaptured) = (module_of(dump, task), task.uncaptured_args().collect());
         let times = Times::since(first, task);
-        Ok(TaskPage { task, times, submission, module, args, uncaptured, producers, consumers })
+        let run_end = early_end(dump).filter(|_| task.is_unfinished());
+        Ok(TaskPage { task, times, submission, module, args, uncaptured, producers, consumers, run_end })
     }
 }
 

@@ -79,6 +79,9 @@ pub fn page_head(graph: &TaskGraph, page: &TaskPage<'_>, label: Option<&str>) ->
         }
         None => {}
     }
+    if let Some(words) = &page.run_end {
+        fact("run", words);
+    }
     if let Some(label) = label {
         fact("label", label);
     }

@@ -20,7 +20,7 @@ use tensortap_query::number::bytes;
 use crate::error::{Exit, Interruption, UsageError};
 use crate::interrupt::{CLOSING_GRACE, GRACE, Interrupt};
 use crate::output::Output;
-use crate::parse::parse_size;
+use crate::parse::{parse_size, whole};
 use crate::progress::StepProgress;
 use crate::verbs::{any_of, payload_paths, platform_names, runtime_names};
 
@@ -69,15 +69,15 @@ struct DispatchArgs {
     all: bool,
 
     /// Also measure with every block and this many schedulers [default with --all: 2]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=32))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=32_u32))]
     schedulers: Option<u32>,
 
     /// Tasks of each run; runtimes with a task array take at most 131072
-    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = whole(1..=10_000_000_u64))]
     tasks: u64,
 
     /// Runs of each case; the result is the median
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole(1..=1000_u32))]
     repeat: u32,
 }
 
@@ -88,7 +88,7 @@ struct DispatchArgs {
     tensortap bench capture --repeat 101 --json")]
 struct CaptureArgs {
     /// Rounds of each case; the result is the median
-    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser = whole(1..=1000_u32))]
     repeat: u32,
 }
 
@@ -99,7 +99,7 @@ struct CaptureArgs {
     tensortap bench record --library target/release/libtensortap.so --repeat 31 --json")]
 struct RecordArgs {
     /// Rounds of each case; the result is the median
-    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = whole(1..=1000_u32))]
     repeat: u32,
 
     /// Library that the program records with [default: the one next to this executable]
@@ -123,11 +123,11 @@ struct DumpArgs {
     bytes: u64,
 
     /// Runs of each side, alternating; the result is the median
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = whole(1..=1000_u32))]
     pairs: u32,
 
     /// Tasks of each run with small tensors
-    #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = whole(1..=10_000_000_u64))]
     tasks: u64,
 
     /// Folder on the disk to measure; its new files are removed afterwards
@@ -150,7 +150,7 @@ struct DumpArgs {
     tensortap bench read --dir /mnt/scratch --json")]
 struct ReadArgs {
     /// Records of the listed dump
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = whole(1..=100_000_000_u64))]
     records: u64,
 
     /// Payload bytes to measure and export, in tensors of 1 MiB; should fit twice into the page cache
@@ -158,7 +158,7 @@ struct ReadArgs {
     bytes: u64,
 
     /// Runs of each side, alternating; the result is the median
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = whole(1..=1000_u32))]
     pairs: u32,
 
     /// Folder to write to; its new files are removed afterwards
@@ -173,11 +173,11 @@ struct ReadArgs {
     tensortap bench serve --records 10000 --asks 20 --json")]
 struct ServeArgs {
     /// Records of the served dump, one for each task
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = whole(1..=100_000_000_u64))]
     records: u64,
 
     /// Requests of each kind
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = whole(1..=100_000_u32))]
     asks: u32,
 
     /// Folder to write to; its new files are removed afterwards
@@ -197,11 +197,11 @@ struct DiffArgs {
     bytes: u64,
 
     /// Rounds; the result is the median
-    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = whole(1..=1000_u32))]
     repeat: u32,
 
     /// Threads of the multi-threaded rows [default: one per CPU]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=1024_u32))]
     threads: Option<u32>,
 
     /// Python interpreter with numpy

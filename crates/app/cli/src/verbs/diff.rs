@@ -30,7 +30,7 @@ use crate::select::SelectArgs;
 use tensortap_query::diff::{DiffReport, Sort, details, ranked};
 use tensortap_query::document::{DiffDocument, verdict_word};
 use tensortap_query::fields::{Cells, DIFF_CSV, Field, Row, csv_head, fields};
-use tensortap_query::golden::{Golden, open};
+use tensortap_query::golden::{Golden, golden_end, open};
 use tensortap_query::number::counted_in;
 use tensortap_query::words::printable;
 use tensortap_query::{OUTPUTS, Pair, newest};
@@ -103,6 +103,8 @@ struct Report<'a> {
     only: Vec<Verdict>,
     sort: Sort,
     allow_unmatched: bool,
+    /// Why the golden lacks records, if its run ended early.
+    golden_end: Option<String>,
     /// The suggested next command.
     next: Option<String>,
     /// Why the selectors match nothing.
@@ -178,11 +180,14 @@ fn compare<T>(
     let details = details(dump, &golden, &diff, args.sort, &options)?;
     drop(progress);
     let passes = diff.passes(args.compare.allow_unmatched);
-    let next = (!passes).then(|| next_step(dump, &golden));
+    // If records are only missing, no task is wrong.
+    let is_outside = diff.rows.iter().any(|row| row.outcome.verdict == Verdict::Outside);
+    let next = is_outside.then(|| next_step(dump, &golden));
     let unlike = golden.dump().and_then(|golden| unlike_runs(dump, golden));
     let hint = dtype_hint(&golden, &diff, args.compare.golden_dtype);
     let diff = DiffReport { dump, golden: golden_name, diff: &diff, details, passes, unlike, hint };
-    tell(Report { next, ..args.report(diff) })
+    let golden_end = golden.dump().and_then(golden_end);
+    tell(Report { golden_end, next, ..args.report(diff) })
 }
 
 impl DiffArgs {
@@ -194,6 +199,7 @@ impl DiffArgs {
             only: self.only.clone(),
             sort: self.sort,
             allow_unmatched: self.compare.allow_unmatched,
+            golden_end: None,
             next: None,
             why_empty: None,
         }

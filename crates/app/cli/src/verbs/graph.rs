@@ -15,6 +15,7 @@ use tensortap_query::find_tasks;
 use tensortap_query::number::{counted, counted_in};
 use tensortap_query::words::run_title;
 
+use crate::compare_args::check_steps;
 use crate::dump_path::{DumpPathArg, StepArg};
 use crate::error::{Exit, UsageError};
 use crate::labels::{LabelArgs, labels};
@@ -92,6 +93,7 @@ impl Format {
 pub fn run(args: &GraphArgs, registry: &Registry, output: Output) -> anyhow::Result<Exit> {
     let dump = args.dump.open()?;
     let format = args.format()?;
+    check_steps(&dump, &args.step.step)?;
     let blame = labels(&args.labels, registry, &dump, &args.step.step)?;
     let only = args.only(blame.as_ref())?;
     let (graph, findings) = match blame {

@@ -172,7 +172,7 @@ pub struct ReplayArgs {
     pub allow_inexact: bool,
 
     /// Run each task this many times, and report if its results differ
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole(1..=1_000_000_u32))]
     pub repeat: u32,
 
     /// Measure the time of the kernels [default: 20 runs]
@@ -284,9 +284,22 @@ const STOP: &str = "tensortap_before_kernel";
 
 /// Starts the debugger and waits until it ends.
 fn debug(program: &str, args: &ReplayArgs, config: &ReplayConfig) -> anyhow::Result<Exit> {
-    if matches!(config.select, Selection::All | Selection::LibraryKernels)
-        && tensortap::format::Dump::open(&config.source).is_ok()
-    {
+    // A case is no dump.
+    let dump = match Dump::open(&config.source) {
+        Err(error) if !config.source.exists() => return Err(error.into()),
+        opened => opened.ok(),
+    };
+    if dump.as_ref().is_some_and(Dump::has_programs) && config.kernels.is_empty() {
+        return Err(UsageError {
+            message: "--debugger cannot stop in a kernel of OpenCL or CUDA, because the driver runs it"
+                .into(),
+            hint: "run the launch on another device with --device NAME, or a kernel of your own with \
+                   --kernel NAME=LIB[:SYMBOL]"
+                .into(),
+        }
+        .into());
+    }
+    if matches!(config.select, Selection::All | Selection::LibraryKernels) && dump.is_some() {
         return Err(UsageError {
             message: "--debugger needs exactly one task".into(),
             hint: "choose it with --task ID or --dispatch ID".into(),

@@ -35,7 +35,7 @@ use crate::{ranks, version};
     The file opens in any browser and needs no network. For a large dump it contains the most important rows and lists \
     what is left out.\n\n\
     Exit status: 0 the report is written and no compared record is wrong; 1 the report is written, and a record is wrong \
-    or nothing could be compared; 2 a dump cannot be read")]
+    or nothing could be compared; 2 a dump cannot be read; 3 the report cannot be written")]
 pub struct ReportArgs {
     #[command(flatten)]
     dump: DumpPathArg,

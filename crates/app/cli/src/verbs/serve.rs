@@ -14,6 +14,7 @@ use crate::dump_path::existing;
 use crate::error::Exit;
 use crate::interrupt::{GRACE, Interrupt};
 use crate::output::Output;
+use crate::parse::whole;
 use crate::program::program;
 
 /// Arguments of `tensortap serve`.
@@ -36,7 +37,7 @@ pub struct ServeArgs {
     golden: Option<PathBuf>,
 
     /// Port to listen on [default: any free port]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", value_parser = whole(1..=65_535_u16))]
     port: Option<u16>,
 
     /// Do not open a browser

@@ -25,6 +25,7 @@ use crate::dump_path::{DumpPathArg, RankArg, quoted};
 use crate::error::{Exit, UsageError};
 use crate::labels::LabelArgs;
 use crate::output::{Output, terminal_width};
+use crate::parse::whole;
 use crate::program::program;
 use crate::progress::StepProgress;
 use crate::select::SelectArgs;
@@ -80,7 +81,7 @@ pub struct ShowArgs {
     #[arg(long = "as", value_name = "DTYPE[SHAPE]", value_parser = parse_read_as)]
     read_as: Option<ReadType>,
     /// Number of bins of the histogram; 0 omits it
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u16).range(0..=200))]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = whole(0..=200_u16))]
     bins: u16,
     #[command(flatten)]
     labels: LabelArgs,
@@ -163,7 +164,8 @@ pub fn run(args: &ShowArgs, registry: &Registry, output: Output) -> anyhow::Resu
 fn neither(error: anyhow::Error, word: Option<&str>, dump: &Dump) -> anyhow::Error {
     match (error.downcast::<QueryError>(), word) {
         (Ok(QueryError::Record { message, hint }), Some(_)) => {
-            let message = format!("{message} in {}, and no file of that name", dump.dir().display());
+            let message =
+                format!("{message}. These are in {}; there is no file of that name", dump.dir().display());
             QueryError::Record { message, hint }.into()
         }
         (Ok(error), _) => error.into(),

@@ -9,9 +9,12 @@ use tensortap::format::{Dump, FormatError, GoldenVerdict};
 use tensortap_query::document::SummaryDocument;
 use tensortap_query::number::{bytes, counted, counted_in, grouped, time};
 use tensortap_query::observed::observed_lines;
-use tensortap_query::summary::{KernelSummary, Summary, SummaryOptions, capture_lines, program_ended};
+use tensortap_query::summary::{
+    KernelSummary, Summary, SummaryOptions, capture_lines, early_end, program_ended,
+};
 use tensortap_query::words::{printable, record_name, run_title, run_words, step_task, task_words};
 
+use crate::compare_args::check_steps;
 use crate::dump_path::{DumpPathArg, StepArg, quoted};
 use crate::error::Exit;
 use crate::output::Output;
@@ -50,6 +53,7 @@ pub struct SummaryArgs {
 /// Prints the summary.
 pub fn run(args: &SummaryArgs, output: Output) -> anyhow::Result<Exit> {
     let dump = args.dump.open()?;
+    check_steps(&dump, &args.step.step)?;
     let summary = look(args, &dump, output)?;
     if output.json {
         output.document(&SummaryDocument::of(&dump, &summary))?;
@@ -77,7 +81,7 @@ fn text(dump: &Dump, summary: &Summary, no_values: bool) -> String {
     if !dump.info().is_of_program() && !dump.format().is_foreign() {
         let _ = writeln!(text, "{}", run_words(golden, dump.info().inject_fault.as_deref()));
     }
-    if let Some(ended) = program_ended(dump) {
+    if let Some(ended) = program_ended(dump).or_else(|| early_end(dump)) {
         let _ = writeln!(text, "{ended}");
     }
     let span = summary.span.map(|span| format!(" in {}", time(span))).unwrap_or_default();

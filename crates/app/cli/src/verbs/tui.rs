@@ -48,7 +48,9 @@ pub fn run(args: &TuiArgs, registry: &Registry, output: Output) -> anyhow::Resul
         }
         Err(error @ TuiError::NoTerminal) => Err(UsageError {
             message: error.to_string(),
-            hint: "use `tensortap summary` or `tensortap show TASK`, which print the same".into(),
+            hint:
+                "use `tensortap list`, `tensortap summary` or `tensortap show TASK`, which need no terminal"
+                    .into(),
         }
         .into()),
         Err(error) => Err(error.into()),

@@ -276,6 +276,18 @@ fn lines_fit_eighty_columns_and_a_race_names_both_tasks() {
 }
 
 #[test]
+fn further_raced_tasks_are_not_called_wrong() {
+    let folder = Folder::new();
+    folder.record("vector_example --dump-tensor", "right");
+    folder.record_wrong("vector_example --dump-tensor --inject-fault add=race", "raced");
+    for line in ["blame raced --golden right", "blame raced --reference"] {
+        let text = common::unwrapped(&folder.tensortap(line).stdout);
+        let more = "1 more task raced with task 0x0 (t0: add), which had not completed: add_scalar 1";
+        assert!(text.contains(more) && !text.contains("although"), "{line}: {text}");
+    }
+}
+
+#[test]
 fn the_first_of_equal_culprits_is_deterministic() {
     let folder = Folder::new();
     let mut firsts = Vec::new();

@@ -228,3 +228,49 @@ fn rejects_a_library_of_a_different_header_version() {
     let expected = "compiled with version 7 of tensortap.h, but this is version 1";
     assert!(said.stderr.contains(expected) && said.stderr.contains("libhalve.so"), "{}", said.stderr);
 }
+
+#[test]
+fn the_text_of_a_kernel_that_fails_is_in_every_report_about_its_dump() {
+    if !has_compilers() {
+        return;
+    }
+    let shop = halves();
+    let failing = WEIGH.replacen(
+        "float factor = tt_scalar_f32(args, 3);",
+        "float factor = tt_scalar_f32(args, 3);\n    tt_fail(\"the factor %d is odd\", 41);",
+        1,
+    );
+    shop.write("halves/weigh.c", &failing);
+    let ran = shop.call(&["run", "halves", "--dump-tensor", "--out", "dump"]);
+    assert!(ran.code == Some(3) && ran.stderr.contains("failure in kernel `weigh`"), "{ran:?}");
+    for line in ["list dump", "summary dump", "show dump weigh", "blame dump --reference"] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let text = crate::common::unwrapped(&shop.call(&words).stdout);
+        assert!(text.contains("the factor 41 is odd"), "{line}: {text}");
+    }
+    let document = shop.json(&["list", "dump"]).1;
+    assert!(document["message"].as_str().unwrap().ends_with("the factor 41 is odd"), "{document}");
+    let document = shop.json(&["show", "dump", "weigh"]).1;
+    assert!(document["run_end"].as_str().unwrap().ends_with("the factor 41 is odd"), "{document}");
+}
+
+#[test]
+fn a_golden_that_ended_early_is_reported_and_no_wrong_task_is_searched() {
+    if !has_compilers() {
+        return;
+    }
+    let shop = halves();
+    assert_eq!(shop.call(&["run", "halves", "--dump-tensor", "--out", "right"]).code, Some(0));
+    let failing = WEIGH.replacen("float factor", "tt_fail(\"the factor is odd\");\n    float factor", 1);
+    shop.write("halves/weigh.c", &failing);
+    assert_eq!(shop.call(&["run", "halves", "--dump-tensor", "--out", "early"]).code, Some(3));
+    for line in ["diff right early", "blame right --golden early"] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let text = crate::common::unwrapped(&shop.call(&words).stdout);
+        let end = "in the golden, the run ended early, with the status crashed: failure in kernel `weigh`";
+        assert!(text.contains(end), "{line}: {text}");
+        assert!(!text.contains("to find the wrong task"), "{line}: {text}");
+    }
+    let text = shop.call(&["diff", "early", "--scene-golden"]).stdout;
+    assert!(text.starts_with("FAIL: ") && !text.contains("to find the wrong task"), "{text}");
+}

@@ -115,3 +115,40 @@ fn hints_use_the_name_of_the_program() {
     let replay = blamed["culprits"][0]["replay"].as_str().expect("a command");
     assert!(replay.starts_with("mine replay wrong "), "{replay}");
 }
+
+#[test]
+fn errors_about_wrong_input_name_the_file_and_the_next_step() {
+    let folder = vector_example();
+    fs::write(folder.path("notes"), "[mul\n").expect("written");
+    fs::create_dir(folder.path("cut")).expect("a new folder");
+    fs::write(folder.path("cut/tensor_dump.json"), "{\"schema_version\": 1,").expect("written");
+    for (line, parts) in [
+        ("list d --task nope", ["d has no task or kernel `nope`; there are: add, ", "`tensortap list d`"]),
+        ("stats d --scope nope", ["d has no scope `nope`; there are: inner", "`tensortap list d`"]),
+        ("list d --rank 3", ["d is one dump, not a run folder with several", "remove --rank"]),
+        ("list d --pid 3", ["d is one dump, not a run folder with several", "remove --pid"]),
+        ("summary d --step 9", ["d has none of the steps in --step", "its steps are 0"]),
+        ("graph d --step 9", ["d has none of the steps in --step", "its steps are 0"]),
+        ("replay d --task 99", ["d has no task 0x63; it has 5 tasks, such as 0x0", "`tensortap list`"]),
+        ("diff d notes", ["notes is neither a dump nor a file of arrays", ".npy, .npz or .safetensors"]),
+        (
+            "list cut",
+            ["cut/tensor_dump.json cannot be read as a manifest", "the file ends too early, at line 1"],
+        ),
+        (
+            "list d --types nope",
+            ["types file nope: cannot be read: No such file", "--types needs a TOML file"],
+        ),
+        ("list d --types notes", ["types file notes, line 1: ", "a types file has a table for each kernel"]),
+        ("show d 17 --bins many", ["--bins", "expected a whole number from 0 to 200"]),
+        ("serve d --port 99999", ["--port", "expected a whole number from 1 to 65535"]),
+        ("run vector_example --device-memory 1", ["bytes needed 196608, available 1", "--param"]),
+        ("show d mul --slice 0,0 --arg product", ["2 terms, but the tensor has 1 axis", "shape 16384"]),
+    ] {
+        let refused = folder.tensortap(line);
+        assert_eq!(refused.code, Some(2), "{line}: {refused:?}");
+        for part in parts {
+            assert!(refused.stderr.contains(part), "{line}: {part}: {refused:?}");
+        }
+    }
+}

@@ -317,6 +317,7 @@ fn the_document_contains_the_records_of_the_manifest() {
             "dump",
             "dump_level",
             "losses",
+            "message",
             "missing_records",
             "platform",
             "records",
@@ -490,7 +491,7 @@ fn selects_tasks_scopes_and_arguments_by_name() {
 
     let unknown = folder.tensortap_args(&["list", "d", "--task", "t33"]);
     assert_eq!(unknown.code, Some(2), "{unknown:?}");
-    assert!(unknown.stderr.contains("there is no task or kernel `t33`; there are: add, "), "{unknown:?}");
+    assert!(unknown.stderr.contains("d has no task or kernel `t33`; there are: add, "), "{unknown:?}");
     assert!(unknown.stderr.contains("did you mean `t3`?"), "{unknown:?}");
     // A pattern may match nothing; a name must exist.
     let empty = folder.tensortap_args(&["list", "d", "--arg", "nobod?"]);
@@ -501,9 +502,9 @@ fn selects_tasks_scopes_and_arguments_by_name() {
     assert_eq!(scope.code, Some(0), "{scope:?}");
     assert!(scope.stdout.contains("There is no scope out*; scopes are inner."), "{scope:?}");
     for (option, name, said, near) in [
-        ("--arg", "sun", "there is no argument `sun`; there are: addend, ", "sum"),
-        ("--arg", "mul.lefd", "there is no argument `mul.lefd`; there are: ", ""),
-        ("--scope", "iner", "there is no scope `iner`; there are: inner", "inner"),
+        ("--arg", "sun", "d has no argument `sun`; there are: addend, ", "sum"),
+        ("--arg", "mul.lefd", "d has no argument `mul.lefd`; there are: ", ""),
+        ("--scope", "iner", "d has no scope `iner`; there are: inner", "inner"),
     ] {
         let unknown = folder.tensortap_args(&["list", "d", option, name]);
         assert_eq!(unknown.code, Some(2), "{unknown:?}");

@@ -409,7 +409,7 @@ fn shows_a_task_with_its_neighbors_and_its_label() {
     assert!(folder.good("show mul").stdout.starts_with("task 0x100000002: mul\n"));
     let neither = folder.tensortap("show mull").stderr;
     assert!(
-        neither.contains("and no file of that name") && neither.contains("did you mean `mul`?"),
+        neither.contains("; there is no file of that name") && neither.contains("did you mean `mul`?"),
         "{neither}"
     );
     // Of several tasks with the same name, the wrong one is shown.

@@ -171,7 +171,7 @@ fn prints_a_hint_without_a_terminal() {
     let refused = folder.tensortap("tui d");
     assert_eq!((refused.code, refused.stdout.as_str()), (Some(2), ""));
     assert!(
-        refused.stderr.contains("no terminal") && refused.stderr.contains("tensortap summary"),
+        refused.stderr.contains("no terminal") && refused.stderr.contains("tensortap list"),
         "{refused:?}"
     );
 }

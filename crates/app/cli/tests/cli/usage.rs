@@ -88,7 +88,7 @@ fn rejects_negative_numbers_with_the_accepted_form() {
     refused("stats --jobs -1", &["from 1 to 1024"]);
     refused("list --task -1", &["--task"]);
     refused("replay --set-arg -1=3", &["SLOT=VALUE"]);
-    refused("bench dispatch --repeat -1", &["1..=1000"]);
+    refused("bench dispatch --repeat -1", &["a whole number from 1 to 1000"]);
 }
 
 #[test]

@@ -115,6 +115,37 @@ fn show_reports_unwritten_memory_with_the_same_words() {
     assert!(text.contains(before) && text.contains(after), "{text}");
 }
 
+#[test]
+fn a_report_ignores_unwritten_memory_as_blame_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let wrong = run(&dir.path().join("wrong"), RunSetup { garbage: 77, wrong: true, ..RIGHT });
+    let golden = run(&dir.path().join("golden"), RIGHT);
+    let line = ["report", wrong.to_str().unwrap(), "--golden", golden.to_str().unwrap(), "-o", "page.html"];
+    assert_eq!(call(dir.path(), &line).0, 1);
+    let page = std::fs::read_to_string(dir.path().join("page.html")).unwrap();
+    let data = page.split_once("id=\"data\">").unwrap().1.split_once("</script>").unwrap().0;
+    let report: Value = serde_json::from_str(data).unwrap();
+    let member = &report["members"][0];
+    let columns = member["records"]["columns"].as_array().unwrap();
+    let text = |row: usize, key: &str| {
+        let column = columns.iter().find(|column| column["key"] == key).unwrap();
+        let word = usize::try_from(column["at"][row].as_u64().unwrap()).unwrap();
+        column["words"][word].as_str().unwrap().to_owned()
+    };
+    let rows = 0..usize::try_from(member["records"]["rows"].as_u64().unwrap()).unwrap();
+    let ignored: Vec<usize> = rows.clone().filter(|&row| text(row, "verdict") == "ignored").collect();
+    let [before] = ignored[..] else { panic!("one record is ignored: {columns:#?}") };
+    let cells = ["kernels", "stage", "outside", "error"].map(|key| text(before, key));
+    assert_eq!(cells, ["part", "before", "", ""]);
+    let failing: Vec<String> =
+        rows.filter(|&row| text(row, "verdict") == "fail").map(|row| text(row, "stage")).collect();
+    assert_eq!(failing, ["after"]);
+    let records = member["culprits"][0]["records"].as_array().unwrap();
+    assert_eq!(records[0]["when"], "after the task", "records that count come first");
+    assert_eq!(records[1]["evidence"], "memory that no recorded task wrote in either run: ignored");
+    assert_eq!((&records[1]["difference"], &records[1]["rule"]), (&Value::Null, &Value::Null));
+}
+
 /// Runs `diff`; returns the records outside their rules, the document and the text.
 fn differing(made: RunSetup, golden: RunSetup) -> (Vec<Value>, Value, String) {
     let dir = tempfile::tempdir().unwrap();

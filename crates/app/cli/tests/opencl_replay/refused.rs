@@ -109,6 +109,20 @@ fn a_launch_without_content_is_refused_and_never_passes() {
     }
 }
 
+#[test]
+fn a_debugger_that_would_never_stop_does_not_start() {
+    let made = TestDump::new("any device / 1", |recorder, kernel| {
+        saxpy(recorder, kernel, [16, 0, 0], [0; 3], 2.0, 16, false);
+    });
+    let (code, _, stderr) =
+        made.call(&["replay", "dump", "--task", "1", "--debugger=no-debugger", "--trust"]);
+    let words = "--debugger cannot stop in a kernel of OpenCL or CUDA";
+    assert!(code == Some(2) && stderr.contains(words), "{stderr}");
+    let (code, _, stderr) =
+        made.call(&["replay", "no-dump", "--task", "1", "--debugger=no-debugger", "--trust"]);
+    assert!(code == Some(2) && stderr.contains("no-dump") && !stderr.contains("no-debugger"), "{stderr}");
+}
+
 /// Writes one launch of `saxpy` over 16 elements. For each stage: whether the content or only its hash is
 /// stored.
 fn by_hand(

@@ -140,6 +140,7 @@ fn tasks_of_a_program_are_replayed_with_the_named_kernels() {
     // A strided view, passed by its descriptor, on the platform that copies.
     let (code, said) = at("replay run --kernel column_sums=kernels.so --platform a5sim");
     assert_eq!((code, &said["tasks"], &said["bitexact"]), (Some(0), &1.into(), &1.into()), "{said}");
+    assert!(!said["notes"].to_string().contains("axpy"), "only a kernel that runs has a note: {said}");
 
     let (code, said) = at("replay run --abi raw --kernel axpy=kernels.so:axpy_wrong");
     assert_eq!(

@@ -227,5 +227,58 @@ fn unsuccessful_requests_are_answered_with_a_hint() {
     assert_eq!(refused(&["list", "run", "--scope", scope], "did you mean `\"layer 1, head 2\"`"), Some(2));
     assert_eq!(refused(&["list", "run", "--scope", &format!("\"{scope}\"")], ""), Some(0));
     assert_eq!(refused(&["list", "run", "--sort", "-max"], "--sort max has no effect"), Some(0));
-    assert_eq!(refused(&["list", "run", "--task", "x@1"], "there is no task or kernel `x@1`"), Some(2));
+    assert_eq!(refused(&["list", "run", "--task", "x@1"], "has no task or kernel `x@1`"), Some(2));
+}
+
+/// A program that closes its session unless told otherwise, and ends with a status.
+const LEAVING: &str = r#"
+#include <tensortap_record.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+int main(int argc, char **argv)
+{
+    float x[4] = {1, 2, 3, 4};
+    const uint64_t n[1] = {4};
+    tt_session *session = tt_attach();
+    tt_recorder *r = tt_thread(session);
+    tt_task_info info = tt_task_of(tt_kernel_id(r, "twice"));
+    tt_view both = tt_dense(0, TT_INOUT, x, TT_FLOAT32, 1, n);
+    tt_recorded_task task;
+    tt_task_begin(r, &task, &info);
+    tt_record_before(r, &task, &both);
+    for (int at = 0; at < 4; at++)
+        x[at] *= 2;
+    tt_record_after(r, &task, &both);
+    tt_task_end(r, &task);
+    if (argc > 2)
+        _exit(atoi(argv[1]));
+    tt_close(session);
+    return argc > 1 ? atoi(argv[1]) : 0;
+}
+"#;
+
+#[test]
+fn exit_statuses_are_reported_and_are_not_part_of_the_verdict() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("leaving.c"), LEAVING).unwrap();
+    let mut cc = Command::new("cc");
+    cc.current_dir(folder.path()).args(["-std=c11", "-D_GNU_SOURCE", "-I"]);
+    good(cc.arg(root().join("include")).args(["leaving.c", "-o", "leaving"]));
+    for (run, code, line) in [("right", 0, ""), ("closed", 7, "7"), ("left", 7, "7 unclosed")] {
+        let line = format!("record --quiet --out {run} -- ./leaving {line}");
+        assert_eq!(tensortap(folder.path(), &line).output().unwrap().status.code(), Some(code), "{line}");
+    }
+    let blamed = |run: &str| good(&mut tensortap(folder.path(), &format!("blame {run} --golden right")));
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (closed, left) = (words(&blamed("closed")), words(&blamed("left")));
+    let of_closed =
+        "the program ended with status 7 after its session was closed; this is not part of the verdict";
+    assert!(closed.starts_with("PASS: ") && closed.contains(of_closed), "{closed}");
+    let of_left = "the process exited with status 7 without closing its session; its last records may be missing; \
+                   an exit status is not part of the verdict";
+    assert!(left.starts_with("PASS: ") && left.contains(of_left), "{left}");
+    assert!(!words(&blamed("right")).contains("status"));
+    let listed = good(&mut tensortap(folder.path(), "list left"));
+    assert!(listed.contains("The process exited with status 7 without closing its session"), "{listed}");
 }

@@ -134,7 +134,12 @@ fn errors_list_the_valid_names() {
     let mut config = replay_of(folder.path());
     config.select = Selection::Tasks(vec![99.into()]);
     let error = tensortap::replay(&config).expect_err("no such task");
-    assert!(error.to_string().contains("has no task 0x0000000000000063; it has 5 tasks"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("has no task 0x63; it has 5 tasks, such as 0x0; `tensortap list` shows them"),
+        "{error}"
+    );
     config.select = Selection::All;
     config.platform = Some("a6sim".into());
     let error = tensortap::replay(&config).expect_err("no such platform");

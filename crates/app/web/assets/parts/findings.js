@@ -57,7 +57,7 @@ function recordCard(record, { expected, record: lead }) {
   return el('div', { class: 'card record' },
     el('h3', {}, lead && record.record !== null ? lead(record.record, record.argument) : record.argument, ' ', el('span', { class: 'soft' }, `${record.when}, ${record.tensor}`)),
     record.kind ? el('p', { class: 'kind' }, el('strong', {}, 'Kind of error: '), record.kind.words, '.') : null,
-    el('p', { class: 'small soft' }, `${record.evidence}; rule: ${record.rule}`),
+    el('p', { class: 'small soft' }, record.rule ? `${record.evidence}; rule: ${record.rule}` : record.evidence),
     record.difference ? heatmap(record.difference, { label: `Dump minus ${expected}${part}`, low: 'too low', high: 'too high', zero: 'middle: as expected' }) : null,
     el('div', { class: 'pictures' },
       record.spread ? histogram(record.spread, { label: `Distribution of the values, dump and ${expected}`, names: ['dump', expected], ends: record.ends }) : null,

@@ -97,7 +97,13 @@ fn read_manifest(path: &Path, slots: Option<&Slots>) -> Result<ReadManifest, For
         Ok(()) => Ok(read),
         Err(error) => {
             let record = read.in_list.then_some(read.table.len() as u64);
-            Err(FormatError::BadManifest { path: path.to_owned(), record, reason: error.to_string() })
+            let reason = match error.is_eof() {
+                true => {
+                    format!("the file ends too early, at line {} column {}", error.line(), error.column())
+                }
+                false => error.to_string(),
+            };
+            Err(FormatError::BadManifest { path: path.to_owned(), record, reason })
         }
     }
 }

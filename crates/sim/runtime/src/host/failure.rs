@@ -199,7 +199,7 @@ impl fmt::Display for RunFailure {
                 let code = self.death.and_then(|death| death.code);
                 code.map_or(Ok(()), |code| write!(f, ", with code {code}"))
             }
-            Some(FailureKind::Panic) => write!(f, "panic in {site}: {message}"),
+            Some(FailureKind::Panic) => write!(f, "failure in {site}: {message}"),
             Some(FailureKind::Stall) if self.core.is_none() => write!(f, "the run hangs: {message}"),
             Some(FailureKind::Stall) => write!(f, "hang in {site}: {message}"),
             Some(FailureKind::GraphDeadlock) => write!(f, "the graph can never finish: {message}"),

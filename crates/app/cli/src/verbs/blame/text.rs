@@ -14,7 +14,7 @@ use crate::output;
 use crate::program::program;
 use crate::table::text::{self, wrap};
 use tensortap_query::blame::{BlameReport, Culprit, NextStep, OutsideRecord};
-use tensortap_query::blame_words::{NO_TASK, by_kernel, input_sources, label_counts, name, why};
+use tensortap_query::blame_words::{NO_TASK, input_sources, label_counts, more_lines, name, why};
 use tensortap_query::compare_words::detail_lines;
 use tensortap_query::number::{counted, counted_in, grouped};
 use tensortap_query::words::{arg_words, kernels_text, printable, stage_phrase, step_task};
@@ -61,12 +61,10 @@ fn write_lines(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
     let is_shown = |place: &usize| culprits.iter().any(|culprit| culprit.place == *place);
     let more: Vec<usize> = blame.first_wrong.iter().copied().filter(|place| !is_shown(place)).collect();
     if !more.is_empty() {
-        let tasks = counted_in(
-            more.len() as u64,
-            "more task is wrong although its",
-            "more tasks are wrong although their",
-        );
-        writeln!(out, "\n{tasks} inputs are right: {}", by_kernel(blame, &more))?;
+        writeln!(out)?;
+    }
+    for line in more_lines(blame, &more) {
+        writeln!(out, "{line}")?;
     }
     write_wiring(out, report)?;
     write_tasks(out, report)?;

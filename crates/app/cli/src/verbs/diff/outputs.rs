@@ -87,7 +87,7 @@ fn write_text(out: &mut dyn Write, dump: &Dump, diff: &OutputDiff) -> anyhow::Re
     diff.rows.iter().try_for_each(|row| table.row(out, cells(row)))?;
     table.finish(out)?;
     diff.rows.iter().try_for_each(|row| write_detail(out, row))?;
-    if !diff.passes() {
+    if diff.rows.iter().any(|row| row.outcome.verdict == Verdict::Outside) {
         writeln!(out, "\nto find the wrong task: {} blame {} --reference", program(), quoted(dump.dir()))?;
     }
     Ok(())

@@ -32,6 +32,9 @@ pub fn write(out: &mut dyn Write, report: &Report<'_>) -> anyhow::Result<()> {
     if let Some(unlike) = unlike {
         writeln!(out, "  {unlike}")?;
     }
+    if let Some(words) = &report.golden_end {
+        writeln!(out, "  {words}")?;
+    }
     let (dump, golden) = (dump.dir().display().to_string(), printable(golden));
     let (compared, of) = (grouped(diff.compared() as u64), grouped(diff.rows.len() as u64));
     writeln!(

@@ -9,8 +9,8 @@ use super::layout::lists_dispatches;
 use crate::dump_path::quoted;
 use crate::program::program;
 use tensortap_query::number::{bytes, counted, counted_in, grouped};
-use tensortap_query::summary::{by_reason, uncaptured_words};
-use tensortap_query::words::{losses_by_reason, printable, printable_path};
+use tensortap_query::summary::{by_reason, early_end, uncaptured_words};
+use tensortap_query::words::{capital, losses_by_reason, printable, printable_path};
 
 /// Why fewer records are shown: the option of the user.
 pub const LIMIT: &str = "--limit";
@@ -87,6 +87,9 @@ fn programs_text(parts: &[Part<'_>]) -> Option<String> {
 /// Lines about missing records and the state of the dump; empty for a complete dump.
 pub fn state_lines(dump: &Dump) -> String {
     let mut text = String::new();
+    if let Some(words) = early_end(dump) {
+        let _ = writeln!(text, "{}.", capital(&words));
+    }
     let lost = dump.footer().map(|footer| losses_by_reason(&footer.losses)).unwrap_or_default();
     let missing: u64 = dump.gaps().iter().map(|gap| gap.records).sum();
     if !lost.is_empty() {
