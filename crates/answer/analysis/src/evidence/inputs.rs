@@ -146,13 +146,21 @@ impl<'r> Gatherer<'r> {
     }
 
     /// If nothing orders the golden's task with others that may have written there, the golden's content may be wrong. If
-    /// the golden's content is of the same task, from another of its arguments, it was not taken from elsewhere.
+    /// the task that left it has overlapping arguments here, and the golden's content is of another of these, it was not
+    /// taken from elsewhere.
     fn doubt_golden(&mut self, pair: ArgPair<'r>, answer: &mut Answer) {
         for mark in &mut answer.marks {
             let ErrorOrigin::Misplaced(holder) = mark.origin else { continue };
             let partner = self.matching.partner[holder.task];
-            let is_other_arg =
-                |there: &OutputRef| Some(there.task) == partner && there.arg_index != holder.arg_index;
+            let overlaps = |arg_index: u16| {
+                let other = self.ours.graph.output(OutputRef { arg_index, ..holder });
+                let views = other.and_then(TensorView::of).zip(TensorView::of(pair.arg));
+                views.is_some_and(|(other, own)| other.shares(&own))
+            };
+            let is_other_arg = |there: &OutputRef| {
+                let is_other = Some(there.task) == partner && there.arg_index != holder.arg_index;
+                is_other && overlaps(there.arg_index)
+            };
             if self.golden.graph.last_holders(pair.other).iter().any(is_other_arg) {
                 let task = self.ours.graph.task(holder.task).task_id;
                 let reason = format!("task {task:#x} left it there, in the golden through another argument");
