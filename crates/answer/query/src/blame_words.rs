@@ -112,10 +112,8 @@ fn race_words(kind: RaceKind, other: &str) -> String {
     match kind {
         RaceKind::ReadTooEarly => format!("raced with {other}, which had not completed"),
         RaceKind::Overwritten => format!("raced with {other}, which ran out of order"),
-        RaceKind::Changed => format!("raced with {other}, whose output changed before it was read"),
         RaceKind::Unordered => format!("raced with {other}, because nothing orders them"),
         RaceKind::Overlapped => format!("raced with {other}, which ran at the same time"),
-        RaceKind::Unattributed => format!("received memory that changed after {other} left it"),
     }
 }
 
@@ -172,22 +170,6 @@ pub fn why(blame: &Blame, place: usize) -> String {
             }
             RaceKind::Overwritten => {
                 format!(" with {other}, which ran out of order and overwrote {argument}")
-            }
-            RaceKind::Changed => format!(" with {other}: {argument} is not what that task wrote"),
-            RaceKind::Unattributed => {
-                let host = match blame
-                    .graph
-                    .observations()
-                    .zip(finding.arg_index.and_then(|at| task.argument(at)))
-                {
-                    Some((seen, arg)) if seen.is_host_writable(task, arg) => {
-                        "; the host may change that memory at any time"
-                    }
-                    _ => "",
-                };
-                format!(
-                    ": an unattributed change. {argument} differs from what {other} left there, and no task in between had access to it{host}"
-                )
             }
             RaceKind::Unordered => format!(
                 " with {other}: nothing orders the two (the golden orders them), and that task may have written {argument}"

@@ -2,7 +2,7 @@
 //! the page and test suites all show this sentence.
 
 use tensortap::analysis::blame::{BaselineKind, Blame, FailureReason, WiringChange};
-use tensortap::analysis::labels::{Label, RaceKind};
+use tensortap::analysis::labels::Label;
 use tensortap::analysis::ranks::RunVerdict;
 use tensortap::format::{Dump, Footer, Status};
 
@@ -225,9 +225,6 @@ fn nothing_found(report: &BlameReport<'_>) -> String {
 /// Details of a wrong task: the other task of a race, or the wrong kernels of a mix task.
 pub(crate) fn more(blame: &Blame, place: usize) -> String {
     match (&blame.findings[place].race, blame.identified_kernels(place)) {
-        (Some(race), _) if race.kind == RaceKind::Unattributed => {
-            format!(": an unattributed change after {}", name(blame, race.other))
-        }
         (Some(race), _) => format!(" with {}", name(blame, race.other)),
         (None, Some(told)) => format!(", in {}", kernels_text(told)),
         (None, None) => missing_or_more(blame, place).unwrap_or_default(),

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tensortap_format::{Argument, Task};
+use tensortap_format::{Argument, ArgumentSnapshot, Task};
 
 use super::labeler::{Cause, Labeler, finding};
 use super::{ArgStatus, Finding, Label, Race, RaceKind, Status};
@@ -62,29 +62,43 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
                 "argument {} is not what task {left:#x} left; {gap}, so a task that was not captured may have written it",
                 arg.arg_index
             )),
-            None => Cause::Fed(self.unattributed_words(task, arg, (output, bytes))),
+            None => Cause::Fed(self.unattributed_words(task, arg, (output, Some(bytes)))),
         }
     }
 
-    /// Example: `an unattributed change: bytes 0 to 15 are not what task 0x1 left there, and no recorded task wrote them
+    /// Example: `an unattributed change: bytes 0 to 15 are not what task 0x1 left there, and no recorded task changed that
     /// since. Task 0x2, which ran in between, used the memory right next to it`.
-    fn unattributed_words(
+    pub(super) fn unattributed_words(
         &self,
         task: usize,
         arg: Argument<'_>,
-        (output, bytes): (OutputRef, &Range<u64>),
+        (output, bytes): (OutputRef, Option<&Range<u64>>),
     ) -> String {
         let left = self.graph.task(output.task).task_id;
-        let last = bytes.end.saturating_sub(1).max(bytes.start);
         let neighbor = self.neighbor_between((output.task, task), arg);
         let neighbor = neighbor.map_or_else(String::new, |neighbor| {
             let id = self.graph.task(neighbor).task_id;
             format!(". Task {id:#x}, which ran in between, used the memory right next to it")
         });
+        // Hashes do not show which bytes changed.
+        let is_stored = |snapshot: Option<ArgumentSnapshot>| snapshot.is_some_and(|one| one.is_stored());
+        let written = self.graph.output(output);
+        let has_bytes = is_stored(arg.before) && is_stored(written.and_then(|written| written.after));
+        let what = match bytes.filter(|_| has_bytes) {
+            Some(bytes) => {
+                let last = bytes.end.saturating_sub(1).max(bytes.start);
+                format!("bytes {} to {last} are", bytes.start)
+            }
+            None => "its content is".into(),
+        };
+        let seen = self.graph.observations();
+        let host = match seen.is_some_and(|seen| seen.is_host_writable(self.graph.task(task), arg)) {
+            true => "; the host may change that memory at any time",
+            false => "",
+        };
         format!(
-            "an unattributed change: bytes {} to {last} are not what task {left:#x} left there, and no recorded task \
-             wrote them since{neighbor}",
-            bytes.start
+            "an unattributed change: {what} not what task {left:#x} left there, and no recorded task changed that \
+             since{host}{neighbor}"
         )
     }
 

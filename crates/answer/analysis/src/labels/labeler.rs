@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use tensortap_abi::{ArgKind, Role};
 use tensortap_format::{Argument, Edge, Task};
 
-use super::race::{RaceKind, Races};
+use super::race::Races;
 use super::{ArgStatus, Finding, InputFacts, Label, Race, Status, TaskStatus};
 use crate::blame::values::is_value;
 use crate::graph::{OriginBasis, OutputRef, TaskGraph};
@@ -116,9 +116,10 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
         let args: Vec<_> =
             node.arguments().zip(statuses).filter(|(a, _)| !set_aside.contains(&a.arg_index)).collect();
         let found = self.replace_by_likely_race(task, &args, self.judge(task, node, &args));
-        // A task that is named may have read the memory of unknown role that it left alone.
+        // A task that is named may have read the memory that it left alone. In a scene, that is scratch memory.
         if matches!(found.label, Label::WrongHere | Label::Fed) && self.inputs.evidence.is_some() {
-            let is_left = |arg: Argument<'_>| arg.role_known && set_aside.contains(&arg.arg_index);
+            let is_scratch = |arg: Argument<'_>| arg.role_known && !self.graph.others_write;
+            let is_left = |arg: Argument<'_>| is_scratch(arg) && set_aside.contains(&arg.arg_index);
             let args: Vec<_> = node.arguments().zip(statuses).filter(|(arg, _)| !is_left(*arg)).collect();
             let again = self.judge(task, node, &args);
             if again.label != found.label {
@@ -403,12 +404,10 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
 
     /// The task that changed an input after its producer wrote it, or code that was not recorded.
     fn changed_by(&self, task: usize, arg: Argument<'_>, output: OutputRef) -> Cause {
-        let race = self.races.race_for(task, arg, output);
-        if race.kind != RaceKind::Changed || !self.graph.others_write {
+        if let Some(race) = self.races.race_for(task, arg, output) {
             return Cause::Raced(race);
         }
-        let producer = self.graph.task(output.task).task_id;
-        Cause::Fed(format!("not what task {producer:#x} left there: unrecorded code changed it afterwards"))
+        Cause::Fed(self.unattributed_words(task, arg, (output, None)))
     }
 
     /// `if_within` for an input whose producers are all within their rules, otherwise [`Cause::Inherited`].

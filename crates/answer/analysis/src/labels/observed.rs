@@ -33,7 +33,7 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
         let is_wrong = left.iter().any(|output| self.after(*output) == Some(&Status::Outside));
         match (self.provenance)(task, arg) {
             InputProvenance::Changed(output) => match seen.unattributed(self.graph, task, arg, output) {
-                Some(_) => self.unattributed_cause(arg, output),
+                Some(_) => self.unattributed_cause(task, arg, output),
                 None => self.unordered_cause(seen, node, arg),
             },
             _ if is_wrong => Cause::Inherited,
@@ -115,9 +115,9 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
 
     /// The cause for content that is not what the last task left. If the capture has gaps, a missing task may
     /// have written it.
-    fn unattributed_cause(&self, arg: Argument<'_>, output: OutputRef) -> Cause {
+    fn unattributed_cause(&self, task: usize, arg: Argument<'_>, output: OutputRef) -> Cause {
         match &self.graph.gap {
-            None => Cause::Raced(Race { other: output.task, kind: RaceKind::Unattributed }),
+            None => Cause::Fed(self.unattributed_words(task, arg, (output, None))),
             Some(gap) => Cause::Unknown(format!(
                 "argument {} is not what task {:#x} left; {gap}, so an uncaptured task may have written it",
                 arg.arg_index,

@@ -20,12 +20,8 @@ pub enum RaceKind {
     ReadTooEarly,
     /// The other task overwrote the input out of order: too early or too late.
     Overwritten,
-    /// The input is not what the other task, its producer, wrote. No captured task changed it.
-    Changed,
     /// The other task ran at the same time, out of order, and wrote the same bytes.
     Overlapped,
-    /// The input is not what the other task, the last to use it, left there, and no task is in between.
-    Unattributed,
     /// The other task may have written the input. The golden orders the two tasks; the dump does not.
     Unordered,
 }
@@ -72,14 +68,13 @@ impl<'g> Races<'g> {
         found.map(|other| Race { other, kind: RaceKind::Overlapped })
     }
 
-    /// The race that explains an input which is not what its producer wrote.
-    pub fn race_for(&self, task: usize, arg: Argument<'_>, output: OutputRef) -> Race {
+    /// The race that explains an input which is not what its producer wrote, if a captured task can have changed it.
+    pub fn race_for(&self, task: usize, arg: Argument<'_>, output: OutputRef) -> Option<Race> {
         let other = output.task;
         if self.started_before_end(task, other) {
-            return Race { other, kind: RaceKind::ReadTooEarly };
+            return Some(Race { other, kind: RaceKind::ReadTooEarly });
         }
-        let overwriter = self.between(task, arg, output).or_else(|| self.overwriter(task, arg));
-        overwriter.unwrap_or(Race { other, kind: RaceKind::Changed })
+        self.between(task, arg, output).or_else(|| self.overwriter(task, arg))
     }
 
     /// A task that wrote into an input although it comes later in dependency order: it was dispatched too

@@ -235,7 +235,10 @@ fn a_late_writer_of_neighboring_memory_is_no_race() {
         ]
     };
     let case = Case::new(make(["a!", "b"], "c!"), &make(["a", "b"], "c"), &[(0, 2), (1, 2)]);
-    assert_eq!(case.findings()[2].1.race, Some(Race { other: 0, kind: RaceKind::Changed }));
+    let found = &case.findings()[2].1;
+    assert_eq!((found.label, found.race), (Label::Fed, None));
+    let reason = found.reason.clone().unwrap();
+    assert!(reason.contains("an unattributed change") && reason.contains("Task 0x1"), "{reason}");
 }
 
 /// A task with right inputs and a wrong output. Another task wrote half-bytes 3 to 5 meanwhile, so each has
@@ -367,8 +370,7 @@ fn a_change_that_an_uncaptured_task_may_have_made_is_unknown() {
     run[1].args[0].before = TaskBuilder::new(1, "b").input(0x2000, "changed").args[0].before;
     let golden = line(["a", "b", "c"]);
     let mut case = Case::new(run, &golden, &[]);
-    assert_eq!(case.labels()[1].1, Label::Raced);
-    assert_eq!(case.findings()[1].1.race, Some(Race { other: 0, kind: RaceKind::Changed }));
+    assert_eq!(case.labels()[1].1, Label::Fed);
     case.graph.gap = Some("filters kept 3 records out".into());
     assert_eq!(case.labels()[1].1, Label::Unknown);
 }
@@ -381,7 +383,7 @@ fn a_change_between_tasks_of_a_recorded_program_is_fed_by_unrecorded_code() {
     case.graph.others_write = true;
     assert_eq!(case.labels(), [(0, Label::Ok), (1, Label::Fed), (2, Label::Inherited)]);
     let reason = case.findings()[1].1.reason.clone().unwrap();
-    assert!(reason.contains("argument 0 is not what task 0x0 left there"), "{reason}");
+    assert!(reason.contains("its content is not what task 0x0 left there"), "{reason}");
     // A change by a task is still a race: an early reader, and an overwritten input.
     let early = vec![
         TaskBuilder::new(0, "a").input(0x1000, "in").output(0x2000, "a").at(50),

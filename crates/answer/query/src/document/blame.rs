@@ -273,9 +273,7 @@ fn task(report: &BlameReport<'_>, place: usize) -> TaskDocument {
             how: match race.kind {
                 RaceKind::ReadTooEarly => "read_too_early",
                 RaceKind::Overwritten => "overwritten",
-                RaceKind::Changed => "changed",
                 RaceKind::Overlapped => "overlapped",
-                RaceKind::Unattributed => "unattributed_change",
                 RaceKind::Unordered => "unordered",
             },
         }),

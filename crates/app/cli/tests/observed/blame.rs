@@ -200,7 +200,7 @@ fn blame_stops_at_an_unattributed_change() {
     let left = tasks.iter().find(|task| task["kernels"][0] == "add").unwrap();
     assert_eq!(left["label"], "ok");
     let id = u64::from_str_radix(&left["task_id"].as_str().unwrap()[2..], 16).unwrap();
-    let words = format!("are not what task {id:#x} left there, and no recorded task wrote them since");
+    let words = format!("are not what task {id:#x} left there, and no recorded task changed that since");
     assert!(text.contains("an unattributed change: bytes") && text.contains(&words), "{text}");
 }
 
