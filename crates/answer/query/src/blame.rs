@@ -70,7 +70,9 @@ impl OutsideRecord {
         let evidence = evidence_written(&self.compared.outcome, &self.unwritten);
         match (self.unwritten.in_both, self.counts) {
             (UnwrittenShare::All, _) | (_, true) => evidence,
-            (_, false) => format!("{evidence}; no cause in this run is known, so it does not count for the verdict"),
+            (_, false) => {
+                format!("{evidence}; no cause in this run is known, so it does not count for the verdict")
+            }
         }
     }
 

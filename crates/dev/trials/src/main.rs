@@ -47,7 +47,7 @@ enum Backend {
 }
 
 /// Judges `tensortap blame` with generated programs. Exits with 1 if an innocent task was named, a right run
-/// failed, a wrong run passed, or `blame` gave no answer.
+/// failed, a wrong run passed, `blame` gave no answer, or it named too few culprits that the dumps show.
 #[derive(Parser)]
 struct Args {
     /// The tensortap binary.
@@ -112,7 +112,11 @@ fn main() -> ExitCode {
         tally.violations,
         tally.broken
     );
-    if tally.violations + tally.broken > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if tally.names_too_few() {
+        println!("too many trials remained undecided although the dumps show the cause");
+    }
+    let fails = tally.violations + tally.broken > 0 || tally.names_too_few();
+    if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 /// The backend of a trial. One in eight is a scene, unless only some faults are wanted.

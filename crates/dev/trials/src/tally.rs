@@ -49,6 +49,15 @@ impl Tally {
         self.violations += u64::from(judgment.is_violation());
     }
 
+    /// Whether `blame` named the culprit first in too few of the trials that the facts decide. A short run decides nothing.
+    pub fn names_too_few(&self) -> bool {
+        const ENOUGH: u64 = 100;
+        const LEAST_PERCENT: u64 = 97;
+        let sum = |column: usize| self.rows.values().map(|counts| counts[column]).sum::<u64>();
+        let (first, decidable) = (sum(DECIDED_FIRST), sum(DECIDABLE));
+        decidable >= ENOUGH && first * 100 < decidable * LEAST_PERCENT
+    }
+
     pub fn print(&self) {
         println!("\n{:<8} {:<12} {:<14}{}", "backend", "levels", "fault", line(COLUMNS.map(str::to_owned)));
         let mut sum = Counts::default();

@@ -34,7 +34,11 @@ fn blame_names_the_wrong_launch_in_every_case() {
             "(finish) was fed a wrong input",
             "argument 0 (sums) is a different buffer than in the golden: there, this buffer is argument 1 (z)",
         ),
-        ("uninitialized", "(gather) was fed a wrong input", "is uninitialized memory, which task 0x4 of the golden writes before"),
+        (
+            "uninitialized",
+            "(gather) was fed a wrong input",
+            "is uninitialized memory, which task 0x4 of the golden writes before",
+        ),
     ];
     for (how, first, also) in cases {
         record(how);
