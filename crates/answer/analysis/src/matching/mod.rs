@@ -155,7 +155,7 @@ impl Matcher<'_> {
 
         let are_observed = first.observations().is_some() && second.observations().is_some();
         if are_observed {
-            pairing.align(&lanes, by_name, false);
+            pairing.align(&lanes, by_name, &exact, false);
             pairing.pair_origins(&any_inout);
         }
         let ties = if complete.is_whole {
@@ -179,19 +179,19 @@ impl Matcher<'_> {
         }
         pairing.pair_ties(ties);
         if !complete.is_whole {
-            pairing.align(&lanes, by_name, false);
+            pairing.align(&lanes, by_name, &exact, false);
             pairing.pair_alike(&exact);
         }
         while pairing.pair_unique(&any_inout).0 || pairing.pair_unique(&scratch).0 {}
         pairing.pair_alike(&any_inout);
         pairing.pair_alike(&scratch);
-        pairing.align(&lanes, by_name, false);
+        pairing.align(&lanes, by_name, &exact, false);
         pairing.pair_origins(&any_inout);
         pairing.pair_names(&by_shape);
         while pairing.pair_unique(&by_shape).0 {}
-        pairing.align(&lanes, [&colors, &others], false);
+        pairing.align(&lanes, [&colors, &others], &exact, false);
         pairing.pair_alike(&by_shape);
-        pairing.align(&lanes, [&colors, &others], true);
+        pairing.align(&lanes, [&colors, &others], &exact, true);
         pairing.pair_rest(&by_shape);
         if !complete.is_whole {
             pairing.pair_rest(&by_kernel);

@@ -181,10 +181,11 @@ impl<'g> Pairing<'g> {
 
     /// Aligns the tasks of each lane in submission order. Certain pairs stay. With `ties`, also makes pairs
     /// that are not certain.
-    pub fn align(&mut self, lanes: &[LanePair], colors: [&[u64]; 2], ties: bool) {
+    pub fn align(&mut self, lanes: &[LanePair], colors: [&[u64]; 2], exact: &MatchCriteria, ties: bool) {
         if self.is_done() {
             return;
         }
+        let may_lack_one = self.complete.lacks_tasks.contains(&true);
         let arguments = self.first.tasks().argument_count() + self.second.tasks().argument_count();
         let budget = Budget::of(arguments, MAX_CELLS);
         let lacking = (self.complete.lacks_tasks == [true, true])
@@ -199,7 +200,11 @@ impl<'g> Pairing<'g> {
                 }
                 let several =
                     || format!("several tasks of {} in a row fit", kernels_of(self.first.task(first)));
-                let doubt = lacking.clone().or_else(|| (!pair.is_certain).then(several));
+                // The task that is right for this one may be among those that a dump lacks.
+                let differs = || may_lack_one && !self.is_compatible((first, second), exact);
+                let doubt = lacking.clone().or_else(|| (!pair.is_certain).then(several)).or_else(|| {
+                    differs().then(|| "a dump lacks tasks, and the arguments of the two differ".into())
+                });
                 self.pair(first, second, doubt);
             }
         }
@@ -294,10 +299,7 @@ impl<'g> Pairing<'g> {
         if self.unpaired_first().next().is_none() && self.unpaired_second().next().is_none() {
             return;
         }
-        let fits = |ours: usize, theirs: usize| {
-            let (ours, theirs) = (self.first.task(ours), self.second.task(theirs));
-            traits.is_compatible((self.first.tasks(), ours), (self.second.tasks(), theirs))
-        };
+        let fits = |ours: usize, theirs: usize| self.is_compatible((ours, theirs), traits);
         let has_rival = |(ours, theirs): &(usize, usize)| {
             !fits(*ours, *theirs)
                 && (self.unpaired_first().take(MAX_RIVALS).any(|rival| fits(rival, *theirs))
@@ -309,6 +311,12 @@ impl<'g> Pairing<'g> {
                 "its arguments differ from those of its partner, and a task without a partner fits better";
             self.uncertain.insert(ours, doubt.into());
         }
+    }
+
+    /// Whether nothing that both dumps captured of two tasks differs.
+    fn is_compatible(&self, (ours, theirs): (usize, usize), traits: &MatchCriteria) -> bool {
+        let (ours, theirs) = (self.first.task(ours), self.second.task(theirs));
+        traits.is_compatible((self.first.tasks(), ours), (self.second.tasks(), theirs))
     }
 
     /// The final pairs, with reasons for the tasks without a partner.
