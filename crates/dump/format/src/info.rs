@@ -124,6 +124,12 @@ impl RunInfo {
         self.extra.get("process")?.get("pid")?.as_u64()
     }
 
+    /// Rank of the recorded process, if it has one.
+    #[must_use]
+    pub fn rank(&self) -> Option<u64> {
+        self.extra.get("process")?.get("rank")?.as_u64()
+    }
+
     /// Whether the dump has a manifest. Dumps with only dispatch arguments have none.
     pub(crate) fn has_manifest(&self) -> bool {
         self.dump_level != 0 || !self.dump_args

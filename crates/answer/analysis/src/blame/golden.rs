@@ -12,6 +12,7 @@ use super::likely::{self, RecordedRun};
 use super::lost_order;
 use super::observed;
 use super::producers::{derive, has_only_outputs, is_near_equal_output, lacking_of, mark, near_equal_of};
+use super::right_runs::{GoldenArg, RightRuns};
 use super::sources;
 use super::unwritten::{self, UnwrittenShare};
 use super::values;
@@ -43,8 +44,10 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
         matching.partner.iter().enumerate().filter_map(|(ours, other)| Some((ours, (*other)?))).collect();
     let lenders = (LiveGolden::of(dump), LiveGolden::of(golden));
     let rules = RuleTable::of(&options.rules, &graph);
+    let right_runs = RightRuns::of(golden, &theirs, options)?;
     let results = options.work.map(&pairs, |&(ours, other)| {
-        compare_task((dump, golden), &lenders, (&graph, ours), (&theirs, other), (&rules, options))
+        let with = (&rules, &right_runs, options);
+        compare_task((dump, golden), &lenders, (&graph, ours), (&theirs, other), with)
     })?;
     let mut compared_args: Vec<Vec<ComparedArg>> = vec![Vec::new(); graph.len()];
     let mut statuses = unmatched_statuses(&graph, &matching);
@@ -78,7 +81,7 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
         let task = graph.task(place);
         !task.argument(arg_index).is_some_and(|arg| values::is_value(&graph, task, arg))
     });
-    let gatherer = Gatherer::new(recordings, &matching, &rules, options.other_dtypes);
+    let gatherer = Gatherer::new(recordings, &matching, (&rules, &right_runs), options.other_dtypes);
     let evidence = gatherer.gather(&statuses, &|| work.check_canceled())?;
     drop(rules);
     let counting = Some(evidence.counting());
@@ -301,7 +304,7 @@ fn compare_task(
     lenders: &(Option<LiveGolden>, Option<LiveGolden>),
     (graph, ours): (&TaskGraph, usize),
     (theirs, other): (&TaskGraph, usize),
-    (rules, options): (&RuleTable<'_>, &BlameOptions<'_>),
+    (rules, right_runs, options): (&RuleTable<'_>, &RightRuns<'_>, &BlameOptions<'_>),
 ) -> Result<(Vec<ArgStatus>, Vec<ComparedArg>), FormatError> {
     let mut compared = Vec::new();
     let mut statuses = Vec::new();
@@ -334,6 +337,13 @@ fn compare_task(
                         }
                     }
                 }
+            };
+            let outcome = match partner {
+                Some(there) => {
+                    let golden = GoldenArg { dump: golden, task: other, arg: there, stage };
+                    right_runs.settle((dump, arg), golden, (rule, outcome))?
+                }
+                None => outcome,
             };
             let status = status_of(&outcome);
             compared.push(ComparedArg { arg_index: arg.arg_index, stage, rule, outcome });

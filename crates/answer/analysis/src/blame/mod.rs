@@ -15,6 +15,7 @@ pub(crate) mod observed;
 mod producers;
 mod reference;
 mod rerun;
+mod right_runs;
 mod rules;
 mod slots;
 mod sources;
@@ -26,6 +27,7 @@ mod wiring;
 
 pub(crate) use golden::{match_options, uncertain_partner};
 pub use rerun::{Rerun, RerunCollector, RerunOutcome};
+pub(crate) use right_runs::{GoldenArg, RightRuns};
 pub(crate) use rules::RuleTable;
 pub use stopped::{RunOutcome, StopKind, StoppedTask, refusal};
 pub use unwritten::{UnwrittenMemory, UnwrittenShare};
@@ -69,6 +71,8 @@ pub struct BlameOptions<'a> {
     pub steps: Vec<(u64, u64)>,
     /// Steps of the golden to compare with; empty means all.
     pub golden_steps: Vec<(u64, u64)>,
+    /// Further dumps of right runs, besides the golden. What differs between right runs is never evidence.
+    pub other_goldens: Vec<&'a Dump>,
     /// The scene, whose references identify the wrong kernel of a mix task.
     pub scene: Option<&'a dyn Scene>,
     /// Threads and progress.

@@ -2,10 +2,11 @@
 
 use tensortap_abi::{DumpStage, Role};
 use tensortap_format::{Argument, ArgumentSnapshot, Dump, FormatError, Task};
-use tensortap_judge::{Comparison, TensorType};
+use tensortap_judge::{Comparison, Rule, TensorType};
 
 use super::spans::{Spans, differing};
 use super::{ArgPair, Gatherer, Recording};
+use crate::blame::GoldenArg;
 use crate::compare::unless_gone;
 use crate::graph::TensorView;
 use crate::graph::view::pieces;
@@ -146,26 +147,52 @@ impl Gatherer<'_> {
         pair: ArgPair<'_>,
         stage: DumpStage,
     ) -> Result<Option<(Spans, Vec<u8>)>, FormatError> {
-        let ArgPair { task, arg, other, .. } = pair;
-        let Some(ours) = content(self.ours.dump, arg, stage)? else { return Ok(None) };
-        let Some(theirs) = content(self.golden.dump, other, stage)? else { return Ok(None) };
+        let ArgPair { task, arg, partner, other } = pair;
         let rule = self.rules.rule(task.place(), arg, stage);
-        let types = (TensorType::new(arg.dtype, arg.shape()), TensorType::new(other.dtype, other.shape()));
-        let comparison = match self.across {
-            true => Comparison::across_dtypes(&types.0, &types.1, rule),
-            false => Comparison::new(&types.0, &types.1, rule),
+        let sides = ((self.ours.dump, arg), (self.golden.dump, other));
+        let Some((failing, ours)) = failing_between(sides.0, sides.1, (stage, rule, self.across))? else {
+            return Ok(None);
         };
-        let failing = comparison.and_then(|comparison| comparison.failing(&ours, &theirs, 1));
-        let Ok(failing) = failing else { return Ok(None) };
-        let width = width(arg);
-        let mut spans = Spans::default();
-        failing.into_iter().for_each(|range| spans.push(range.start * width..range.end * width));
-        // Only bytes that differ can carry the error of another task.
-        if arg.dtype == other.dtype && ours.len() == theirs.len() {
-            let bytes = spans.and(&differing(&ours, &theirs, arg.dtype.bits() < 8));
-            // An element of equal bytes can still fail: NaN under a rule that treats NaN as unequal.
-            spans = if bytes.is_empty() { spans } else { bytes };
+        if self.right_runs.is_empty() {
+            return Ok(Some((failing, ours)));
         }
-        Ok(Some((spans, ours)))
+        let golden = GoldenArg { dump: self.golden.dump, task: partner.place(), arg: other, stage };
+        let noise = self.right_runs.differing(golden, rule)?.whole_elements(width(arg));
+        Ok(Some((failing.without(&noise), ours)))
     }
+}
+
+/// All positions of an argument, in half-bytes.
+pub(crate) fn all_positions(arg: Argument<'_>) -> Spans {
+    Spans::up_to(arg.content_bytes().unwrap_or(0).saturating_mul(2).max(1))
+}
+
+/// The differing positions of elements outside a rule, and the content of the first side; `None` if contents are missing.
+///
+/// # Errors
+/// A file cannot be read.
+pub(crate) fn failing_between(
+    (dump, arg): (&Dump, Argument<'_>),
+    (golden, other): (&Dump, Argument<'_>),
+    (stage, rule, across): (DumpStage, Rule, bool),
+) -> Result<Option<(Spans, Vec<u8>)>, FormatError> {
+    let Some(ours) = content(dump, arg, stage)? else { return Ok(None) };
+    let Some(theirs) = content(golden, other, stage)? else { return Ok(None) };
+    let types = (TensorType::new(arg.dtype, arg.shape()), TensorType::new(other.dtype, other.shape()));
+    let comparison = match across {
+        true => Comparison::across_dtypes(&types.0, &types.1, rule),
+        false => Comparison::new(&types.0, &types.1, rule),
+    };
+    let failing = comparison.and_then(|comparison| comparison.failing(&ours, &theirs, 1));
+    let Ok(failing) = failing else { return Ok(None) };
+    let width = width(arg);
+    let mut spans = Spans::default();
+    failing.into_iter().for_each(|range| spans.push(range.start * width..range.end * width));
+    // Only bytes that differ can carry the error of another task.
+    if arg.dtype == other.dtype && ours.len() == theirs.len() {
+        let bytes = spans.and(&differing(&ours, &theirs, arg.dtype.bits() < 8));
+        // An element of equal bytes can still fail: NaN under a rule that treats NaN as unequal.
+        spans = if bytes.is_empty() { spans } else { bytes };
+    }
+    Ok(Some((spans, ours)))
 }

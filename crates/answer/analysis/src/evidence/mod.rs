@@ -41,11 +41,11 @@ use std::ops::Range;
 use tensortap_abi::{DumpStage, Role};
 use tensortap_format::{Argument, Dump, FormatError, Task};
 
-use crate::blame::RuleTable;
+use crate::blame::{RightRuns, RuleTable};
 use crate::graph::{OutputRef, TaskGraph, TensorView, WriteMap};
 use crate::labels::{ArgStatus, Status, TaskStatus};
 use crate::matching::Matching;
-pub(crate) use content::holds_output_of;
+pub(crate) use content::{all_positions, failing_between, holds_output_of};
 pub(crate) use spans::Spans;
 pub(crate) use undefined::UninitializedUse;
 
@@ -336,6 +336,7 @@ pub(crate) struct Gatherer<'r> {
     golden: Recording<'r>,
     matching: &'r Matching,
     rules: &'r RuleTable<'r>,
+    right_runs: &'r RightRuns<'r>,
     /// The golden may have other float dtypes.
     across: bool,
     evidence: Evidence,
@@ -347,14 +348,14 @@ impl<'r> Gatherer<'r> {
     pub fn new(
         (ours, golden): (Recording<'r>, Recording<'r>),
         matching: &'r Matching,
-        rules: &'r RuleTable<'r>,
+        (rules, right_runs): (&'r RuleTable<'r>, &'r RightRuns<'r>),
         across: bool,
     ) -> Gatherer<'r> {
         let their_gap = golden.graph.gap.as_ref().map(|gap| format!("in the golden, {gap}"));
         let evidence = Evidence { gap: ours.graph.gap.clone().or(their_gap), ..Evidence::default() };
         let has_allocations = ours.graph.observations().is_some() && !ours.graph.tasks().renewed().is_empty();
         let earlier = has_allocations.then(|| WriteMap::of(ours.graph.tasks().argument_count()));
-        Gatherer { ours, golden, matching, rules, across, evidence, earlier }
+        Gatherer { ours, golden, matching, rules, right_runs, across, evidence, earlier }
     }
 
     /// Visits every task in dependency order. `check_canceled` may unwind.

@@ -36,6 +36,7 @@ use case::Case;
     tensortap blame wrong --rerun                  run each task again and compare its outputs\n  \
     tensortap blame d --rerun --abi simpler --kernel QK=qk.so   with your kernels\n  \
     tensortap blame wrong --golden outputs.npz     compare with arrays in files\n  \
+    tensortap blame wrong --golden right --golden right_2   ignore what differs between correct runs\n  \
     tensortap blame wrong_run --golden right_run   run folders: compare each rank with the same rank\n  \
     tensortap blame wrong --golden right --json --only wrong_here --limit 100\n\n\
     Labels: ok, wrong_here, inherited, raced, fed, masked, unknown.\n\
@@ -47,9 +48,10 @@ pub struct BlameArgs {
     dump: DumpPathArg,
 
     /// Compare with the dump of a correct run on any platform and runtime, or with .npy, .npz or .safetensors arrays (file
-    /// or folder) named as by `export`, as TASK.ARGUMENT (softmax.scores), or as outputs of the run
+    /// or folder) named as by `export`, as TASK.ARGUMENT (softmax.scores), or as outputs of the run. Repeatable with dumps:
+    /// what differs between correct runs is ignored
     #[arg(long, value_name = "DUMP", conflicts_with = "reference")]
-    golden: Option<PathBuf>,
+    golden: Vec<PathBuf>,
 
     /// Names of collectives, whose inputs are those of all ranks of a run: patterns with *, separated by | [default:
     /// all_reduce|allreduce|all_gather|reduce_scatter|broadcast|all_to_all|barrier|nccl*]
@@ -115,7 +117,7 @@ struct Report<'a> {
 
 /// Labels every task and prints the first wrong ones.
 pub fn run(args: &BlameArgs, registry: &Registry, output: Output) -> anyhow::Result<Exit> {
-    if args.golden.is_none() && !args.reference && !args.rerun {
+    if args.golden.is_empty() && !args.reference && !args.rerun {
         return Err(UsageError {
             message: "blame needs something to compare the dump with".into(),
             hint: "use --reference or --rerun, or --golden DUMP with the dump of a correct run".into(),
@@ -131,13 +133,13 @@ pub fn run(args: &BlameArgs, registry: &Registry, output: Output) -> anyhow::Res
         .into());
     }
     let set = args.dump.open_set()?;
-    if let Some(golden) = &args.golden
+    if let Some(golden) = args.golden.first()
         && let Some(run) = joint::Run::of(args, &set, golden)?
     {
         return run.judge(registry, output);
     }
     let folder = set.path().to_owned();
-    let pairs = ranks::pairs(set, args.golden.as_deref(), &args.dump.rank)?;
+    let pairs = ranks::pairs(set, args.golden.first().map(PathBuf::as_path), &args.dump.rank)?;
     if let [Pair::Paired { member, golden, .. }] = pairs.as_slice() {
         return judge(args, registry, &member.dump, golden.as_deref(), output, |report| report.print(output));
     }

@@ -9,6 +9,7 @@ mod program;
 mod programs;
 mod races;
 mod regions;
+mod right_runs;
 mod sources;
 mod stopped;
 mod types;

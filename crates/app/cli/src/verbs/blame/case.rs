@@ -16,7 +16,7 @@ use tensortap_query::words::{printable, printable_path};
 
 use super::{BlameArgs, Report, rerun};
 use crate::compare_args::check_steps;
-use crate::dump_path::quoted;
+use crate::dump_path::{golden_for_rank, quoted};
 use crate::error::UsageError;
 use crate::output::Output;
 use crate::program::program;
@@ -29,6 +29,8 @@ pub(super) struct Case<'a> {
     registry: Registry,
     opened: Option<Golden>,
     golden: Option<PathBuf>,
+    /// Further dumps of right runs.
+    other_goldens: Vec<Dump>,
     golden_steps: Vec<IdRange>,
     rules: RuleBook,
     /// The rerun with kernels from libraries.
@@ -56,6 +58,7 @@ impl<'a> Case<'a> {
                 .map_or(Ok(Vec::new()), |golden| args.compare.golden_steps(golden))?,
             opened,
             golden: golden.map(Path::to_owned),
+            other_goldens: other_goldens(args, dump)?,
             rules: rules(args, dump)?,
             rerun: None,
             output,
@@ -115,6 +118,7 @@ impl<'a> Case<'a> {
             other_dtypes: self.args.compare.golden_dtype,
             steps: self.args.step.step.clone(),
             golden_steps: self.golden_steps.clone(),
+            other_goldens: self.other_goldens.iter().collect(),
             scene: self.registry.find(&self.dump.info().scene),
             work,
         }
@@ -142,6 +146,33 @@ impl<'a> Case<'a> {
     }
 }
 
+/// The dumps of the goldens after the first, of the same rank.
+fn other_goldens(args: &BlameArgs, dump: &Dump) -> anyhow::Result<Vec<Dump>> {
+    let others = args.golden.get(1..).unwrap_or_default();
+    if others.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rank = dump.info().rank();
+    let open_dump = |path: &PathBuf| -> anyhow::Result<Dump> {
+        match open(&golden_for_rank(path, rank)?)? {
+            Golden::Dump(golden) => Ok(*golden),
+            Golden::Files(_) => Err(not_repeatable(path)),
+        }
+    };
+    if let Some(first) = args.golden.first()
+        && let Golden::Files(_) = open(&golden_for_rank(first, rank)?)?
+    {
+        return Err(not_repeatable(first));
+    }
+    others.iter().map(open_dump).collect()
+}
+
+fn not_repeatable(path: &Path) -> anyhow::Error {
+    let message =
+        format!("{} contains arrays; only dumps can be given as several goldens", printable_path(path));
+    UsageError::new(message, "give the dumps of several correct runs, or one --golden with arrays").into()
+}
+
 /// The rules of the comparison. A rerun reproduces the bits of a kernel that is the same as in the run. A kernel from the
 /// user's library is a different build, so its outputs are compared within tolerances, as `replay` does.
 fn rules(args: &BlameArgs, dump: &Dump) -> anyhow::Result<RuleBook> {
@@ -162,7 +193,7 @@ fn rules(args: &BlameArgs, dump: &Dump) -> anyhow::Result<RuleBook> {
 /// The scenes, including the scene folder of the dump. References need it; with a golden it is optional.
 fn with_scene(args: &BlameArgs, registry: &Registry, dump: &Dump) -> Result<Registry, tensortap::Error> {
     match tensortap::with_scene_of(registry, dump, args.scene.as_deref()) {
-        Err(_) if args.golden.is_some() && args.scene.is_none() => Ok(registry.clone()),
+        Err(_) if !args.golden.is_empty() && args.scene.is_none() => Ok(registry.clone()),
         found => found,
     }
 }
