@@ -8,7 +8,7 @@ use tensortap::abi::{DumpLevel, MemorySpace};
 
 use crate::common;
 use crate::program::{Program, Range, on};
-use crate::{call, document};
+use crate::document;
 
 const N: usize = 64;
 
