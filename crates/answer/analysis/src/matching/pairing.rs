@@ -293,6 +293,25 @@ impl<'g> Pairing<'g> {
         }
     }
 
+    /// Pairs single tasks of one kernel and name between certain pairs of a program's queue or thread, whatever their
+    /// arguments are: one of them got other arguments.
+    fn pair_lone_stretches(&mut self, lanes: &[LanePair]) {
+        let is_program = self.first.others_write && self.second.others_write;
+        if !is_program || self.complete.lacks_tasks != [false, false] || !self.uncertain.is_empty() {
+            return;
+        }
+        for lane in lanes {
+            for (ours, theirs) in stretches::lone_pairs(lane, &self.partner, &self.pair_of_second) {
+                let (task, other) = (self.first.task(ours), self.second.task(theirs));
+                let are_alike =
+                    task.kernel_names() == other.kernel_names() && name_of(task) == name_of(other);
+                if are_alike && !task.kernel_names().is_empty() {
+                    self.pair(ours, theirs, None);
+                }
+            }
+        }
+    }
+
     /// Doubts pairs of tasks with different arguments if a task without a partner fits one of the two: a program may have
     /// one task more.
     fn doubt_incompatible(&mut self, traits: &MatchCriteria) {
@@ -321,6 +340,7 @@ impl<'g> Pairing<'g> {
 
     /// The final pairs, with reasons for the tasks without a partner.
     pub fn finish(mut self, traits: &MatchCriteria, lanes: &[LanePair]) -> Matching {
+        self.pair_lone_stretches(lanes);
         self.doubt_incompatible(traits);
         let matched = Matching { partner: self.partner.clone(), ..Matching::default() };
         if self.pair_of_first.iter().chain(&self.pair_of_second).all(Option::is_some) {

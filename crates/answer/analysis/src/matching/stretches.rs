@@ -1,6 +1,6 @@
 //! Where two runs stop lining up: unmatched tasks between matched ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::UnmatchedStretch;
 use super::lanes::LanePair;
@@ -19,6 +19,31 @@ pub(super) fn first_stretch(
         let at = stretch.first.first().copied().or(stretch.after);
         at.map(|place| graph.task(place).key())
     })
+}
+
+/// Pairs of unmatched tasks that are alone between certain pairs of a lane, or between such a pair and an end of it.
+pub(super) fn lone_pairs(
+    lane: &LanePair,
+    partner: &[Option<usize>],
+    pair_of_second: &[Option<usize>],
+) -> Vec<(usize, usize)> {
+    let [ours, theirs] = [&lane.first, &lane.second].map(|tasks| following(tasks));
+    let are_alone = |(first, second): &(usize, usize)| match (ours.get(first), theirs.get(second)) {
+        (Some(ours), Some(theirs)) => partner[*ours] == Some(*theirs),
+        (None, None) => true,
+        _ => false,
+    };
+    let stretches = stretches_of(lane, partner, pair_of_second).into_iter();
+    let lone = stretches.filter_map(|stretch| match (&stretch.first[..], &stretch.second[..]) {
+        (&[ours], &[theirs]) => Some((ours, theirs)),
+        _ => None,
+    });
+    lone.filter(are_alone).collect()
+}
+
+/// The task after each task of a lane, except for the last one.
+fn following(lane: &[usize]) -> HashMap<usize, usize> {
+    lane.windows(2).map(|pair| (pair[0], pair[1])).collect()
 }
 
 /// The unmatched tasks of a lane, grouped by the matched task before them.

@@ -7,8 +7,8 @@ use serde_json::Value;
 use tensortap::abi::{DumpLevel, MemorySpace};
 
 use crate::common;
-use crate::program::{Program, Range, on};
 use crate::document;
+use crate::program::{Program, Range, on};
 
 const N: usize = 64;
 

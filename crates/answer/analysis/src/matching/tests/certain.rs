@@ -166,6 +166,26 @@ fn a_replaced_stretch_is_a_region_and_the_rest_is_certain() {
 }
 
 #[test]
+fn a_launch_with_another_buffer_is_paired_by_its_place_in_the_queue() {
+    // The second launch gets a buffer of another size.
+    let with = |elements: u64, kernel: &str| {
+        let mut tasks = scales_around("mul", 1, 2);
+        let row = tensortap_geometry::Layout::contiguous(&[elements], 32).unwrap();
+        let task = TaskBuilder::new(1, kernel).output(0x2000, "mul");
+        tasks[1] = task.view(0x2000, tensortap_abi::DType::Float32, row).at(1);
+        tasks.iter_mut().for_each(|task| task.facts.queue = 1);
+        let mut graph = graph(tasks);
+        graph.others_write = true;
+        graph
+    };
+    let golden = with(4, "mul");
+    let matching = pairs(&with(37, "mul"), &golden);
+    assert_eq!(matching.partner[1], Some(1));
+    assert!(matching.uncertain.is_empty(), "{matching:?}");
+    assert_eq!(pairs(&with(37, "add"), &golden).partner[1], None, "another kernel");
+}
+
+#[test]
 fn interchangeable_tasks_are_certain_if_the_golden_has_equal_contents() {
     let fills = |first_id: u64, contents: [&str; 3]| {
         // In another order of ids and scopes, so that neither distinguishes the tasks.
