@@ -7,6 +7,8 @@
 //! - A collective whose output is wrong although its own inputs are right is `inherited` if an input on another
 //!   rank is wrong. It is `unknown` if an input on another rank is not known. It stays `wrong_here` only if the
 //!   inputs on all ranks are right.
+//! - The same holds for a collective that is `fed` by uninitialized memory: precedence puts `inherited` and `unknown`
+//!   before `fed`. If the inputs on all ranks are right, it stays `fed`.
 //! - The same holds for a task that amplifies an error that came from another rank within its rule.
 //!
 //! | module | answers |
@@ -200,7 +202,7 @@ struct Joiner<'a> {
 }
 
 impl Joiner<'_> {
-    /// The findings that change, of tasks that their own ranks call wrong here.
+    /// The findings that change, of tasks that their own ranks name as the place where an error began.
     fn changes(&mut self, unaligned: &[Unaligned]) -> Vec<(RankTask, Finding)> {
         let unaligned: HashMap<RankTask, &Unaligned> = unaligned
             .iter()
@@ -210,18 +212,25 @@ impl Joiner<'_> {
         for (rank, own) in self.ranks.iter().enumerate() {
             for task in 0..own.blame.findings.len() {
                 let at = RankTask { rank, task };
-                if own.blame.findings[task].label != Label::WrongHere {
+                let label = own.blame.findings[task].label;
+                if !matches!(label, Label::WrongHere | Label::Fed) || label == Label::Fed && self.is_fed(at) {
                     continue;
                 }
                 let change = match (self.judged.by_task.get(&at), unaligned.get(&at)) {
                     (Some(&operation), _) => self.collective(at, operation),
                     (None, Some(unaligned)) => Some(self.unknown(at, &unaligned_words(unaligned))),
-                    (None, None) => self.amplified(at),
+                    (None, None) => self.amplified(at).filter(|_| label == Label::WrongHere),
                 };
                 changes.extend(change.map(|finding| (at, finding)));
             }
         }
         changes
+    }
+
+    /// Whether a task that is fed certainly read something wrong, so that other ranks cannot explain its output.
+    /// Uninitialized memory is no such evidence: most collectives only write it.
+    fn is_fed(&self, at: RankTask) -> bool {
+        matches!(input_state(&self.ranks[at.rank].blame, at.task), InputState::Wrong(_))
     }
 
     /// The finding of a collective with right inputs on its own rank and a wrong output.
@@ -291,7 +300,8 @@ impl Joiner<'_> {
     fn whole(&self, at: RankTask, number: usize) -> Option<Finding> {
         let operation = &self.judged.operations[number];
         let wrong = wrong_members(self.ranks, operation);
-        if wrong.len() < 2 {
+        let finding = self.ranks[at.rank].blame.findings[at.task].clone();
+        if wrong.len() < 2 || finding.label != Label::WrongHere {
             return None;
         }
         let names: Vec<&str> = wrong.iter().map(|&rank| self.ranks[rank].name.as_str()).collect();
@@ -300,7 +310,6 @@ impl Joiner<'_> {
             operation.name,
             listed(&names)
         );
-        let finding = self.ranks[at.rank].blame.findings[at.task].clone();
         Some(Finding { reason: Some(reason), ..finding })
     }
 
@@ -409,3 +418,6 @@ fn wrong_collectives(ranks: &[RankBlame], judged: &JudgedOperations<'_>) -> Vec<
     }
     found
 }
+
+#[cfg(test)]
+mod tests;

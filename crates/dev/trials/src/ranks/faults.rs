@@ -126,7 +126,7 @@ fn one(
 
 /// An error of a few tolerances, which a mean of many ranks hides.
 fn slight(plan: &mut Plan, random: &mut fastrand::Rng) -> Option<Vec<Place>> {
-    let by = if plan.program.element == crate::program::Element::F32 { 5e-5 } else { 7e-7 };
+    let by = if plan.program.element == crate::program::Element::F32 { 3.2e-5 } else { 3.4e-7 };
     let damage = Damage::Value { element: random.u64(..1000), by };
     one(plan, random, damage, |phase| phase == Phase::Backward)
 }

@@ -138,7 +138,7 @@ struct Generator<'r> {
 }
 
 pub fn program(random: &mut fastrand::Rng, needs: Needs) -> Program {
-    let ranks = if needs.amplifies { random.usize(6..=8) } else { random.usize(2..=8) };
+    let ranks = if needs.amplifies { random.usize(7..=8) } else { random.usize(2..=8) };
     let elements = [Element::F32, Element::F32, Element::F64, Element::I32];
     let floats = if needs.floats { &elements[..3] } else { &elements[..] };
     let (is_known, patterns) = (random.u8(..3) > 0, random.bool());
