@@ -93,7 +93,9 @@ fn absence(random: &mut fastrand::Rng, ranks: usize) -> Option<Absence> {
     let (in_run, in_golden) = *random
         .choice([(true, false), (true, false), (false, true), (true, true)].iter())
         .expect("not empty");
-    let (is_listed, is_allowed) = (random.bool(), random.u8(..4) == 0);
+    // A real recording lists its ranks. Without that, nothing shows that a rank exists that both runs lack.
+    let is_listed = in_run && in_golden || random.bool();
+    let is_allowed = random.u8(..4) == 0;
     Some(Absence { rank: random.usize(..ranks), in_run, in_golden, is_listed, is_allowed })
 }
 

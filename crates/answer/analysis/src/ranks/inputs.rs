@@ -24,7 +24,9 @@ pub(super) fn input_state(blame: &Blame, place: usize) -> InputState {
     let (task, finding) = (blame.graph.task(place), &blame.findings[place]);
     if partner_of(blame, place).is_none() {
         let reason = finding.reason.as_deref().unwrap_or("it has no partner in the golden");
-        return InputState::Unknown(reason.to_owned());
+        let wrong = task.inputs().find(|arg| has_wrong_producer(blame, *arg));
+        let unknown = || InputState::Unknown(reason.to_owned());
+        return wrong.map_or_else(unknown, |arg| InputState::Wrong(arg.arg_index));
     }
     let is_garbage = |arg: &Argument<'_>| {
         finding.set_aside.contains(&arg.arg_index) || blame.never_written.contains(&(place, arg.arg_index))
@@ -67,6 +69,12 @@ fn argument_state(blame: &Blame, place: usize, arg: Argument<'_>) -> InputState 
             })
         }
     }
+}
+
+/// Whether a task left this input outside its rule.
+fn has_wrong_producer(blame: &Blame, arg: Argument<'_>) -> bool {
+    let mut producers = blame.graph.producers_of(arg).iter();
+    producers.any(|output| output_verdict(blame, output.task, Some(output.arg_index)) == Verdict::Outside)
 }
 
 /// `None` without producers, or if nothing is known about one of them.

@@ -3,7 +3,8 @@
 //!
 //! # Which tasks may be named
 //! A task is *named* if it is in `first_wrong` or labeled `wrong_here`, `fed` or `raced`. Only the truth decides:
-//! - `wrong_here`: tasks that computed something else than their inputs on all ranks imply.
+//! - `wrong_here`: tasks that computed something else than their inputs on all ranks imply. If some dump is incomplete, also
+//!   tasks that amplify an error which is within its rule: nothing shows where it came from.
 //! - `fed`: the same, and tasks that read content that differs from the golden run and that no task wrote.
 //! - `raced`: never, as no task runs too early.
 //!
@@ -20,6 +21,8 @@
 //! The first wrong task must be found if no filter leaves out tasks, both dumps of its rank exist, and they prove
 //! that its inputs are right and its output is not. The inputs of a collective are those on all ranks, so that no rank
 //! may be missing. If no task did wrong, both dumps must have all contents and roles.
+
+use tensortap_record::DumpLevel;
 
 use super::answer::{Answer, Task};
 use super::faults::RankFault;
@@ -159,7 +162,7 @@ impl Case<'_> {
 
     fn may_be(&self, place: Place, label: &str) -> bool {
         match label {
-            "wrong_here" => self.guilty.contains(&place),
+            "wrong_here" => self.guilty.contains(&place) || self.hides_an_error() && self.amplifies(place),
             "fed" => self.guilty.contains(&place) || self.reads_from_elsewhere(place),
             _ => false,
         }
@@ -169,6 +172,30 @@ impl Case<'_> {
     fn args(&self, place: Place) -> impl Iterator<Item = (usize, &ArgTrace, &ArgTrace)> {
         let [actual, golden] = [&self.actual, &self.golden].map(|run| &run.traces[place.rank][place.job]);
         actual.iter().zip(golden).enumerate().map(|(arg, (left, right))| (arg, left, right))
+    }
+
+    /// Whether some dump lacks what shows that an error within its rule came from another task.
+    fn hides_an_error(&self) -> bool {
+        let is_incomplete = |run: &Run<'_>| {
+            let full = |capture: &Capture| capture.is_complete() && capture.level == DumpLevel::Full;
+            !run.captures.iter().all(full)
+        };
+        self.absence.is_some() || is_incomplete(&self.actual) || is_incomplete(&self.golden)
+    }
+
+    /// Whether everything that a task read is within its rule, but not equal, and something that it wrote is not.
+    fn amplifies(&self, place: Place) -> bool {
+        let is_outside = |is_after: bool| {
+            move |(_, left, right): (usize, &ArgTrace, &ArgTrace)| {
+                let is_used = if is_after { left.access.writes() } else { left.access.reads() };
+                is_used && left.outside(right, is_after).next().is_some()
+            }
+        };
+        let differs = |(_, left, right): (usize, &ArgTrace, &ArgTrace)| {
+            left.access.reads() && left.before != right.before
+        };
+        let is_wrong = self.args(place).any(is_outside(true)) && !self.args(place).any(is_outside(false));
+        self.fault == RankFault::Slight && is_wrong && self.args(place).any(differs)
     }
 
     /// Whether a task reads content that differs from the golden run and that no task wrote.
