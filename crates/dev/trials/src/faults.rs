@@ -89,7 +89,7 @@ impl Fault {
 }
 
 /// The name of a fault on the command line and in the table.
-pub fn name_of(fault: impl ValueEnum) -> String {
+pub fn name_of(fault: impl ValueEnum + Copy) -> String {
     fault.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 

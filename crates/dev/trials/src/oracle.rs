@@ -294,7 +294,7 @@ impl Case<'_> {
     fn is_ordered(&self) -> bool {
         let style = self.style;
         let has_lane_order = !style.queues || style.declares_lane_order;
-        style.edges == Edges::Complete && has_lane_order || style.lanes == 1 && has_lane_order
+        has_lane_order && (style.edges == Edges::Complete || style.lanes == 1)
     }
 
     /// The first launch that wrote something wrong, if it is guilty.

@@ -8,6 +8,7 @@
 //! | [`recording`] | records one dump for each rank |
 //! | [`answer`] | asks `tensortap blame` |
 //! | [`oracle`] | judges the answer |
+//! | [`story`] | describes the trial for a person |
 
 mod answer;
 mod faults;
@@ -15,8 +16,8 @@ mod machine;
 mod oracle;
 mod program;
 mod recording;
+mod story;
 
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use tensortap_record::{DumpFilter, DumpLevel};
@@ -24,7 +25,6 @@ use tensortap_record::{DumpFilter, DumpLevel};
 use crate::faults::{chosen, name_of};
 use crate::recording::Capture;
 use crate::trial::Verdict;
-use answer::{Answer, Task};
 pub use faults::RankFault;
 use machine::{Place, Plan, Traces, execute};
 use oracle::{Absence, Case, Run};
@@ -139,19 +139,25 @@ pub fn trial(seed: u64, only: &[String], tensortap: &Path, dir: &Path) -> Result
         golden: run(1),
         absence: runs.absence,
     };
+    let options = options(&runs);
+    let answer = answer::ask(tensortap, &dirs[0], &dirs[1], &options);
+    let judgment = answer.as_ref().map(|answer| case.judge(answer)).map_err(Clone::clone);
+    let missing = if runs.absence.is_some() { "-missing" } else { "" };
+    let row = ("ranks", levels(&runs.captures), format!("{}{missing}", name_of(fault)));
+    let story = story::tell(&runs, &facts[0], &options, answer.as_ref().ok());
+    Ok(Verdict { row, is_right: fault.is_right(), judgment, story })
+}
+
+/// The options of `blame` that a run needs.
+fn options(runs: &Runs) -> Vec<String> {
     let mut options = Vec::new();
-    if let Some(patterns) = &case.program.style.patterns {
+    if let Some(patterns) = &runs.plans[1].program.style.patterns {
         options.extend(["--collective".to_owned(), patterns.clone()]);
     }
     if runs.absence.is_some_and(|absence| absence.is_allowed) {
         options.push("--allow-unmatched".to_owned());
     }
-    let answer = answer::ask(tensortap, &dirs[0], &dirs[1], &options);
-    let judgment = answer.as_ref().map(|answer| case.judge(answer)).map_err(Clone::clone);
-    let missing = if runs.absence.is_some() { "-missing" } else { "" };
-    let row = ("ranks", levels(&runs.captures), format!("{}{missing}", name_of(fault)));
-    let story = tell(&runs, &facts[0], &options, answer.as_ref().ok());
-    Ok(Verdict { row, is_right: fault.is_right(), judgment, story })
+    options
 }
 
 /// The cell of the table for the dumps of both runs.
@@ -164,60 +170,6 @@ fn levels(captures: &[Vec<Capture>; 2]) -> &'static str {
         (DumpLevel::Hash, DumpLevel::Hash) => "hash",
         _ => "full, hash",
     }
-}
-
-/// Describes a trial for a person.
-fn tell(runs: &Runs, facts: &[Facts], options: &[String], answer: Option<&Answer>) -> String {
-    let (plan, program) = (&runs.plans[0], &runs.plans[0].program);
-    let mut text = format!(
-        "  {:?}, {} ranks, {:?}, mean {}, noise {}, others {:?}, {:?}, options {options:?}\n  {:?}\n",
-        runs.fault,
-        program.ranks,
-        program.element,
-        program.is_mean,
-        plan.noise.is_some(),
-        plan.others,
-        runs.absence,
-        program.style,
-    );
-    for (side, captures) in ["wrong", "right"].iter().zip(&runs.captures) {
-        for (rank, capture) in captures.iter().enumerate() {
-            let filter = &capture.filter;
-            let _ = writeln!(
-                text,
-                "  {side} rank {rank}: {:?}, tasks {:?}, funcs {:x}, args {:x}, stages {:x}, first {}",
-                capture.level,
-                &filter.tasks[..usize::try_from(filter.task_ranges).unwrap_or(0)],
-                filter.funcs[0],
-                filter.args,
-                filter.stages,
-                filter.first_tasks,
-            );
-        }
-    }
-    for (number, job) in program.jobs.iter().enumerate() {
-        let kernel = job.kernel.map_or("host write", |kernel| &program.kernels[kernel].name);
-        let _ = write!(text, "    {}@{number} {:?} {kernel} {:?}:", job.step, job.phase, job.args);
-        for rank in 0..program.ranks {
-            let args = runs.traces[0][rank][number].iter().zip(&runs.traces[1][rank][number]);
-            let count = |is_after: bool| -> usize {
-                args.clone().map(|(left, right)| left.outside(right, is_after).count()).sum()
-            };
-            let id = facts[rank].ids[number];
-            let label = answer.map_or("", |answer| answer.label(Task { rank, id }));
-            let guilty = if runs.guilty.contains(&Place { job: number, rank }) { "!" } else { "" };
-            let _ = write!(text, " {rank}/{id:x}{guilty}[{}>{}]{label}", count(false), count(true));
-        }
-        text.push('\n');
-    }
-    if let Some(answer) = answer {
-        let Answer { verdict, first_wrong, collective, undecided, .. } = answer;
-        let _ = writeln!(
-            text,
-            "  blame: {verdict}, first_wrong {first_wrong:x?}, collective {collective:?}, undecided {undecided:?}"
-        );
-    }
-    text
 }
 
 #[cfg(test)]

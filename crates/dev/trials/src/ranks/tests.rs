@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::program::Access;
-use answer::Labeled;
+use answer::{Answer, Labeled, Task};
 use program::{Initial, Needs, Phase};
 
 #[test]
