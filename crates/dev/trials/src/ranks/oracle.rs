@@ -323,11 +323,19 @@ impl Case<'_> {
     /// Whether both dumps prove that everything that a task may have read is right.
     fn has_right_inputs(&self, place: Place) -> bool {
         let is_known = self.is_known_role(place.job);
-        let mut read = self.args(place).filter(|(_, left, _)| !is_known || left.access.reads());
-        read.all(|(arg, left, right)| match self.content(place, arg, false) {
-            (Content::None, _) | (_, Content::None) => false,
-            (Content::Full, Content::Full) => left.outside(right, false).next().is_none(),
-            _ => left.before == right.before,
+        let is_declared =
+            self.program.jobs[place.job].kernel.is_some_and(|kernel| self.program.declares(kernel));
+        self.args(place).all(|(arg, left, right)| {
+            if is_known && !left.access.reads() {
+                // If nothing of it was captured, only the kernel's declaration shows that it is an output.
+                let (here, there) = self.content(place, arg, true);
+                return is_declared || here != Content::None && there != Content::None;
+            }
+            match self.content(place, arg, false) {
+                (Content::None, _) | (_, Content::None) => false,
+                (Content::Full, Content::Full) => left.outside(right, false).next().is_none(),
+                _ => left.before == right.before,
+            }
         })
     }
 

@@ -95,6 +95,15 @@ pub struct Program {
 }
 
 impl Program {
+    /// Whether recordings declare which arguments a kernel has. Layers that share a kernel may use another number of
+    /// arguments.
+    pub fn declares(&self, kernel: usize) -> bool {
+        let jobs = self.jobs.iter().filter(|job| job.kernel == Some(kernel));
+        let mut counts = jobs.map(|job| job.args.len());
+        let first = counts.next();
+        self.style.declares_args && counts.all(|count| Some(count) == first)
+    }
+
     /// The tasks of some phase.
     pub fn jobs_of(&self, is_wanted: impl Fn(Phase) -> bool) -> Vec<usize> {
         (0..self.jobs.len()).filter(|&job| is_wanted(self.jobs[job].phase)).collect()

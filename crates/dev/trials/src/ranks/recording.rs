@@ -184,15 +184,7 @@ fn define(program: &Program, kernel: usize, recorder: &mut ThreadRecorder) -> Re
         })
     });
     let args: Vec<_> = names.iter().map(String::as_str).zip(kinds).collect();
-    // Layers that share a kernel may use another number of arguments.
-    let is_declared = program.style.declares_args && has_one_form(program, kernel);
-    let args = if is_declared { args.as_slice() } else { &[] };
+    let args = if program.declares(kernel) { args.as_slice() } else { &[] };
     let name = &program.kernels[kernel].name;
     recorder.define_kernel(&KernelInfo { name, args, ..KernelInfo::default() })
-}
-
-fn has_one_form(program: &Program, kernel: usize) -> bool {
-    let mut counts = program.jobs.iter().filter(|job| job.kernel == Some(kernel)).map(|job| job.args.len());
-    let first = counts.next();
-    counts.all(|count| Some(count) == first)
 }
