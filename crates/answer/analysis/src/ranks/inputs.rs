@@ -6,7 +6,7 @@ use tensortap_judge::Verdict;
 
 use super::partner_of;
 use crate::blame::Blame;
-use crate::labels::Label;
+use crate::graph::OutputRef;
 
 /// The inputs of a collective on one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,7 +123,8 @@ pub(super) fn output_verdict(blame: &Blame, place: usize, arg_index: Option<u16>
 pub(super) fn source_of(blame: &Blame, place: usize, arg_index: u16) -> usize {
     let task = blame.graph.task(place);
     let outputs = task.argument(arg_index).map_or(&[][..], |arg| blame.graph.producers_of(arg));
-    let is_wrong = |label: Label| !matches!(label, Label::Ok | Label::Masked);
-    let wrong = outputs.iter().find(|output| is_wrong(blame.findings[output.task].label));
-    wrong.map_or(place, |output| output.task)
+    // A dump without outputs may show an earlier task that wrote the same memory.
+    let is_wrong =
+        |output: &&OutputRef| output_verdict(blame, output.task, Some(output.arg_index)) == Verdict::Outside;
+    outputs.iter().find(is_wrong).map_or(place, |output| output.task)
 }

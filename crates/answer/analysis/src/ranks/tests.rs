@@ -22,6 +22,8 @@ type Labels = [Label; 3];
 #[derive(Clone)]
 struct TestRank {
     gradient: &'static str,
+    /// What the collective reads instead of the gradient.
+    read: Option<&'static str>,
     /// The buffer of the sum before and after the collective.
     sum: [&'static str; 2],
     weights: &'static str,
@@ -32,6 +34,7 @@ struct TestRank {
 
 const RIGHT: TestRank = TestRank {
     gradient: "gradient",
+    read: None,
     sum: ["garbage", "sum"],
     weights: "weights",
     labels: [Label::Ok; 3],
@@ -42,7 +45,7 @@ fn tasks(rank: &TestRank) -> Vec<TaskBuilder> {
     vec![
         TaskBuilder::new(0, "backward").output(GRADIENT, rank.gradient).at(10),
         TaskBuilder::new(1, "all_reduce")
-            .input(GRADIENT, rank.gradient)
+            .input(GRADIENT, rank.read.unwrap_or(rank.gradient))
             .inout(SUM, rank.sum[0], rank.sum[1])
             .at(20),
         TaskBuilder::new(2, "optimizer").input(SUM, rank.sum[1]).output(WEIGHTS, rank.weights).at(30),
@@ -205,4 +208,21 @@ fn an_unknown_error_of_another_rank_may_explain_a_small_difference() {
     // Noise before the collective explains that its result is not equal.
     let noisy = TestRank { gradient: "near gradient", ..NEAR_SUM };
     assert_eq!(joined(&[unknown(), noisy], &[]).1, [(1, 2)]);
+}
+
+#[test]
+fn only_a_wrong_output_is_the_source_of_an_inherited_error() {
+    // What changed the gradient is not in the dump.
+    let unknown = TestRank {
+        read: Some("wrong gradient"),
+        sum: ["garbage", "wrong sum"],
+        labels: [Label::Unknown, Label::Unknown, OK],
+        ..RIGHT
+    };
+    for (other, source) in [(WRONG_GRADIENT, 0), (unknown, 1)] {
+        let mut ranks = [rank(0, &other), rank(1, &wrong_sum(WRONG))];
+        let joint = join(&mut ranks, &[], &CollectiveNames::default());
+        let from = joint.from_rank[&RankTask { rank: 1, task: 1 }];
+        assert_eq!(from, RankTask { rank: 0, task: source });
+    }
 }
