@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use tensortap::analysis::ranks::MissingRank;
-use tensortap::format::{Dump, Tasks};
+use tensortap::format::{Dump, Footer, Tasks};
 use tensortap_query::ids::IdRange;
 use tensortap_query::{DumpSet, Member, Pair, is_run_folder};
 
@@ -94,9 +94,15 @@ impl JointRanks {
     }
 }
 
-/// The tasks of the chosen steps of a dump; `None` if it cannot be read.
+/// The tasks of the chosen steps of a dump; `None` if it cannot be read. Also `None` if it may lack tasks: then it does not
+/// show in which collectives the rank takes part.
 fn tasks_of(dir: &Path, steps: &[IdRange]) -> Option<Tasks> {
-    let mut tasks = Dump::open(dir).ok()?.tasks().ok()?;
+    let dump = Dump::open(dir).ok()?;
+    let has_all = |footer: &Footer| footer.filtered_records == 0 && footer.losses.is_empty();
+    if !dump.footer().is_none_or(has_all) || !dump.gaps().is_empty() {
+        return None;
+    }
+    let mut tasks = dump.tasks().ok()?;
     tasks.keep_steps(steps);
     Some(tasks)
 }

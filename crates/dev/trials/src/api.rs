@@ -4,13 +4,12 @@ use std::path::Path;
 
 use tensortap_record::{DumpFilter, DumpLevel, DumpPolicy};
 
-use crate::faults::{self, Fault, Guilt};
+use crate::faults::{self, Fault, Guilt, name_of};
 use crate::generate;
 use crate::machine::{ArgTrace, Source, TaskTrace, Unobserved, execute};
 use crate::oracle::{Case, Judgment, Run};
 use crate::program::{Action, Plan};
 use crate::recording::{Capture, Facts, Recording};
-use crate::tally::name_of;
 use crate::{answer, trial::Verdict, waits};
 
 /// Both runs of a trial, before they are recorded.
@@ -23,11 +22,7 @@ struct Runs {
 }
 
 /// Plans a trial. A plan whose fault has no place or no effect is planned again.
-fn plan(random: &mut fastrand::Rng, only: &[Fault]) -> Runs {
-    let fault = match only {
-        [] => *random.choice(Fault::ALL).expect("not empty"),
-        only => *random.choice(only).expect("not empty"),
-    };
+fn plan(random: &mut fastrand::Rng, fault: Fault) -> Runs {
     loop {
         let program = generate::program(random);
         let garbage = random.u64(..);
@@ -96,7 +91,9 @@ fn captures(random: &mut fastrand::Rng, fault: Fault, plan: &Plan) -> [Capture; 
         };
         let mut capture = Capture { level, ..Capture::FULL };
         if !fault.needs_all_inputs() && random.u8(..3) == 0 {
-            capture.filter = filter(random, plan);
+            let is_launch = |action: &&Action| matches!(action, Action::Launch { .. });
+            let tasks = plan.program.actions.iter().filter(is_launch).count() as u64;
+            capture.filter = filter(random, tasks);
         }
         if !fault.needs_all_inputs() && random.u8(..16) == 0 {
             (capture.policy, capture.arena_bytes) = (DumpPolicy::Drop, 4096);
@@ -109,10 +106,9 @@ fn captures(random: &mut fastrand::Rng, fault: Fault, plan: &Plan) -> [Capture; 
     if random.bool() { [first, first] } else { [first, second] }
 }
 
-fn filter(random: &mut fastrand::Rng, plan: &Plan) -> DumpFilter {
+/// A filter that leaves out something of a run with this many tasks.
+pub fn filter(random: &mut fastrand::Rng, tasks: u64) -> DumpFilter {
     let mut filter = DumpFilter::ALL;
-    let tasks =
-        plan.program.actions.iter().filter(|action| matches!(action, Action::Launch { .. })).count() as u64;
     match random.u8(..5) {
         0 => {
             let first = random.u64(1..=tasks);
@@ -134,9 +130,11 @@ fn record(plan: &Plan, capture: &Capture, dir: &Path) -> Result<(Vec<TaskTrace>,
 }
 
 /// Runs one trial in an empty folder.
-pub fn trial(seed: u64, only: &[Fault], tensortap: &Path, dir: &Path) -> Result<Verdict, String> {
+pub fn trial(seed: u64, only: &[String], tensortap: &Path, dir: &Path) -> Result<Verdict, String> {
     let mut random = fastrand::Rng::with_seed(seed);
-    let runs = plan(&mut random, only);
+    let faults = faults::chosen(Fault::ALL, only);
+    let fault = *random.choice(faults.iter()).ok_or("generated programs have none of these faults")?;
+    let runs = plan(&mut random, fault);
     let [wrong, right] = ["wrong", "right"].map(|name| dir.join(name));
     let (actual, actual_facts) = record(&runs.actual, &runs.captures[0], &wrong)?;
     let (golden, golden_facts) = record(&runs.golden, &runs.captures[1], &right)?;

@@ -88,6 +88,16 @@ impl Fault {
     }
 }
 
+/// The name of a fault on the command line and in the table.
+pub fn name_of(fault: impl ValueEnum + Copy) -> String {
+    fault.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+/// The faults among `all` that the user wants; all of them without a choice.
+pub fn chosen<F: ValueEnum + Copy>(all: &[F], only: &[String]) -> Vec<F> {
+    all.iter().copied().filter(|&fault| only.is_empty() || only.contains(&name_of(fault))).collect()
+}
+
 /// Who is at fault.
 #[derive(Clone, Debug, Default)]
 pub struct Guilt {

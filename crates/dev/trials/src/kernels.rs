@@ -48,7 +48,7 @@ pub fn host_data(element: Element, seed: u64, count: usize) -> Vec<Vec<u8>> {
 }
 
 /// A number that depends on all of `parts`.
-fn hash(parts: [u64; 3]) -> u64 {
+pub fn hash(parts: [u64; 3]) -> u64 {
     parts.iter().fold(0x9e37_79b9_7f4a_7c15, |sum: u64, &part| {
         let mixed = (sum ^ part).wrapping_mul(0xff51_afd7_ed55_8ccd);
         mixed ^ (mixed >> 29)
@@ -56,7 +56,7 @@ fn hash(parts: [u64; 3]) -> u64 {
 }
 
 /// A number between -1 and 1 that depends on all of `parts`.
-fn unit(parts: [u64; 3]) -> f64 {
+pub fn unit(parts: [u64; 3]) -> f64 {
     let bits = u32::try_from(hash(parts) >> 32).expect("32 bits");
     f64::from(bits) / f64::from(u32::MAX) * 2.0 - 1.0
 }

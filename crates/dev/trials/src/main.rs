@@ -16,6 +16,7 @@ mod memory;
 mod opencl;
 mod oracle;
 mod program;
+mod ranks;
 mod recording;
 mod scenes;
 mod story;
@@ -29,10 +30,12 @@ use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Parser, ValueEnum};
 
 use crate::faults::Fault;
-use crate::tally::{Tally, name_of};
+use crate::ranks::RankFault;
+use crate::tally::Tally;
 use crate::trial::Verdict;
 
 /// How the runs of a trial are recorded.
@@ -44,6 +47,8 @@ enum Backend {
     Scene,
     /// Generated OpenCL programs on the first device, such as PoCL.
     Opencl,
+    /// Generated training programs of many ranks, with a dump for each rank.
+    Ranks,
 }
 
 /// Judges `tensortap blame` with generated programs. Exits with 1 if an innocent task was named, a right run
@@ -65,15 +70,15 @@ struct Args {
     /// Seed of the first trial; later trials count up. Default: from the clock.
     #[arg(long)]
     seed: Option<u64>,
-    /// Only trials of this backend. Default: `api` and `scene`; `opencl` needs Python with `pyopencl`.
+    /// Only trials of this backend. Default: all but `opencl`, which needs Python with `pyopencl`.
     #[arg(long)]
     backend: Option<Backend>,
     /// A Python that has `pyopencl`.
     #[arg(long, value_name = "PATH", default_value = "python3")]
     python: PathBuf,
     /// Only these faults.
-    #[arg(long, value_delimiter = ',')]
-    only: Vec<Fault>,
+    #[arg(long, value_delimiter = ',', value_parser = fault_names())]
+    only: Vec<String>,
     /// Working folder.
     #[arg(long, default_value = ".")]
     dir: PathBuf,
@@ -119,11 +124,23 @@ fn main() -> ExitCode {
     if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// The backend of a trial. One in eight is a scene, unless only some faults are wanted.
+/// The names of the faults of all backends but `scene`.
+fn fault_names() -> PossibleValuesParser {
+    let mut names: Vec<PossibleValue> = Fault::ALL.iter().filter_map(ValueEnum::to_possible_value).collect();
+    for name in RankFault::ALL.iter().filter_map(ValueEnum::to_possible_value) {
+        if names.iter().all(|known| known.get_name() != name.get_name()) {
+            names.push(name);
+        }
+    }
+    PossibleValuesParser::new(names)
+}
+
+/// The backend of a trial. One in eight is a scene and one has many ranks, unless only some faults are wanted.
 fn backend(args: &Args, seed: u64) -> Backend {
     match args.backend {
         Some(backend) => backend,
         None if seed.is_multiple_of(8) && args.only.is_empty() => Backend::Scene,
+        None if seed % 8 == 4 && args.only.is_empty() => Backend::Ranks,
         None => Backend::Api,
     }
 }
@@ -154,6 +171,7 @@ fn work(args: &Args, job: usize, seed: u64, began: Instant, next: &Mutex<u64>, t
                 match backend(args, seed) {
                     Backend::Api => api::trial(seed, &args.only, &args.tensortap, &dir),
                     Backend::Scene => scenes::trial(seed, &args.tensortap, &dir),
+                    Backend::Ranks => ranks::trial(seed, &args.only, &args.tensortap, &dir),
                     Backend::Opencl => {
                         let tools = opencl::Tools { tensortap: &args.tensortap, python: &args.python };
                         opencl::trial(seed, &args.only, &tools, &dir)
@@ -201,7 +219,7 @@ fn report(args: &Args, seed: u64, dir: &Path, verdict: &Verdict, tally: &Mutex<T
         }
     };
     if args.keep.is_some() || (!complaint.is_empty() && tally.violations + tally.broken <= args.show) {
-        let only = args.only.iter().map(|&fault| name_of(fault)).collect::<Vec<_>>().join(",");
+        let only = args.only.join(",");
         let only = if only.is_empty() { only } else { format!(" --only {only}") };
         let (backend, levels, fault) = &verdict.row;
         println!(

@@ -12,14 +12,13 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 use tensortap_record::DumpLevel;
 
-use crate::faults::{self, Fault};
+use crate::faults::{self, Fault, name_of};
 use crate::kernels::host_data;
 use crate::machine::{Source, TaskTrace, Unobserved, execute_in, scalars_of};
 use crate::memory::Memory;
 use crate::oracle::{Case, Run};
 use crate::program::{Action, Deviation, Form, Kernel, Launch, Plan, Program, View};
 use crate::recording::{Capture, Content, Facts};
-use crate::tally::name_of;
 use crate::{answer, generate, story, trial::Verdict};
 
 const FAULTS: &[Fault] = &[
@@ -246,10 +245,9 @@ pub struct Tools<'t> {
 }
 
 /// Runs one trial in an empty folder.
-pub fn trial(seed: u64, only: &[Fault], tools: &Tools, dir: &Path) -> Result<Verdict, String> {
+pub fn trial(seed: u64, only: &[String], tools: &Tools, dir: &Path) -> Result<Verdict, String> {
     let mut random = fastrand::Rng::with_seed(seed);
-    let faults: Vec<Fault> =
-        FAULTS.iter().copied().filter(|fault| only.is_empty() || only.contains(fault)).collect();
+    let faults = faults::chosen(FAULTS, only);
     let fault = *random.choice(faults.iter()).ok_or("OpenCL programs have none of these faults")?;
     let (golden, actual, guilt) = loop {
         let program = generate::opencl_program(&mut random);

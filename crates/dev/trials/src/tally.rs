@@ -2,9 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use clap::ValueEnum;
-
-use crate::faults::Fault;
 use crate::oracle::Judgment;
 
 /// A row of the table: backend, levels of both dumps, fault.
@@ -59,22 +56,17 @@ impl Tally {
     }
 
     pub fn print(&self) {
-        println!("\n{:<8} {:<12} {:<14}{}", "backend", "levels", "fault", line(COLUMNS.map(str::to_owned)));
+        println!("\n{:<8} {:<12} {:<19}{}", "backend", "levels", "fault", line(COLUMNS.map(str::to_owned)));
         let mut sum = Counts::default();
         for ((backend, levels, fault), counts) in &self.rows {
-            println!("{backend:<8} {levels:<12} {fault:<14}{}", line(cells(counts)));
+            println!("{backend:<8} {levels:<12} {fault:<19}{}", line(cells(counts)));
             add(&mut sum, counts);
         }
-        println!("{:<36}{}", "all", line(cells(&sum)));
+        println!("{:<41}{}", "all", line(cells(&sum)));
         let (first, decidable) = (sum[DECIDED_FIRST], sum[DECIDABLE]);
         let share = if decidable == 0 { 100.0 } else { 100.0 * first as f64 / decidable as f64 };
         println!("\nnamed first in {share:.1} % of {decidable} decidable trials");
     }
-}
-
-/// The name of a fault on the command line and in the table.
-pub fn name_of(fault: Fault) -> String {
-    fault.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 fn add(sum: &mut Counts, counts: &Counts) {

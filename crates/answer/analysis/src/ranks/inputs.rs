@@ -1,12 +1,12 @@
 //! What one rank contributes to a collective: whether the inputs of its task are right.
 
-use tensortap_abi::DumpStage;
+use tensortap_abi::{ArgKind, DumpStage};
 use tensortap_format::Argument;
 use tensortap_judge::Verdict;
 
 use super::partner_of;
 use crate::blame::Blame;
-use crate::labels::Label;
+use crate::graph::OutputRef;
 
 /// The inputs of a collective on one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,9 @@ pub(super) fn input_state(blame: &Blame, place: usize) -> InputState {
     let (task, finding) = (blame.graph.task(place), &blame.findings[place]);
     if partner_of(blame, place).is_none() {
         let reason = finding.reason.as_deref().unwrap_or("it has no partner in the golden");
-        return InputState::Unknown(reason.to_owned());
+        let wrong = task.inputs().find(|arg| has_wrong_producer(blame, *arg));
+        let unknown = || InputState::Unknown(reason.to_owned());
+        return wrong.map_or_else(unknown, |arg| InputState::Wrong(arg.arg_index));
     }
     let is_garbage = |arg: &Argument<'_>| {
         finding.set_aside.contains(&arg.arg_index) || blame.never_written.contains(&(place, arg.arg_index))
@@ -41,13 +43,31 @@ pub(super) fn input_state(blame: &Blame, place: usize) -> InputState {
             wrong @ InputState::Wrong(_) => return wrong,
         }
     }
-    let captured = task.arguments().len() as u64;
-    let is_partial = task.argument_total().is_some_and(|total| captured < u64::from(total));
     match unknown {
         Some(reason) => InputState::Unknown(reason),
-        None if is_partial => InputState::Unknown("not all inputs of the task were captured".into()),
+        None if lacks_input(blame, place) => {
+            InputState::Unknown("not all inputs of the task were captured".into())
+        }
         None => InputState::Right,
     }
+}
+
+/// Whether an argument was not captured that the kernel does not declare as an output.
+fn lacks_input(blame: &Blame, place: usize) -> bool {
+    let task = blame.graph.task(place);
+    let mut kernels = task.func_ids();
+    let kernel = match (kernels.next(), kernels.next()) {
+        (Some(only), None) => blame.graph.tasks().kernel(only),
+        _ => None,
+    };
+    let is_output = |index: u32| {
+        let kind = kernel.and_then(|kernel| kernel.signature.get(index as usize));
+        kind.is_some_and(|kind| kind == ArgKind::Out.name())
+    };
+    let is_captured = |index: u32| u16::try_from(index).is_ok_and(|index| task.argument(index).is_some());
+    let captured = task.arguments().len() as u64;
+    let total = task.argument_total().filter(|&total| captured < u64::from(total)).unwrap_or(0);
+    (0..total).any(|index| !is_captured(index) && !is_output(index))
 }
 
 fn argument_state(blame: &Blame, place: usize, arg: Argument<'_>) -> InputState {
@@ -67,6 +87,12 @@ fn argument_state(blame: &Blame, place: usize, arg: Argument<'_>) -> InputState 
             })
         }
     }
+}
+
+/// Whether a task left this input outside its rule.
+fn has_wrong_producer(blame: &Blame, arg: Argument<'_>) -> bool {
+    let mut producers = blame.graph.producers_of(arg).iter();
+    producers.any(|output| output_verdict(blame, output.task, Some(output.arg_index)) == Verdict::Outside)
 }
 
 /// `None` without producers, or if nothing is known about one of them.
@@ -97,7 +123,8 @@ pub(super) fn output_verdict(blame: &Blame, place: usize, arg_index: Option<u16>
 pub(super) fn source_of(blame: &Blame, place: usize, arg_index: u16) -> usize {
     let task = blame.graph.task(place);
     let outputs = task.argument(arg_index).map_or(&[][..], |arg| blame.graph.producers_of(arg));
-    let is_wrong = |label: Label| !matches!(label, Label::Ok | Label::Masked);
-    let wrong = outputs.iter().find(|output| is_wrong(blame.findings[output.task].label));
-    wrong.map_or(place, |output| output.task)
+    // A dump without outputs may show an earlier task that wrote the same memory.
+    let is_wrong =
+        |output: &&OutputRef| output_verdict(blame, output.task, Some(output.arg_index)) == Verdict::Outside;
+    outputs.iter().find(is_wrong).map_or(place, |output| output.task)
 }

@@ -7,7 +7,10 @@
 //! - A collective whose output is wrong although its own inputs are right is `inherited` if an input on another
 //!   rank is wrong. It is `unknown` if an input on another rank is not known. It stays `wrong_here` only if the
 //!   inputs on all ranks are right.
-//! - The same holds for a task that amplifies an error that came from another rank within its rule.
+//! - The same holds for a collective that is `fed` by uninitialized memory: precedence puts `inherited` and `unknown`
+//!   before `fed`. If the inputs on all ranks are right, it stays `fed`.
+//! - The same holds for a task that amplifies an error that came from another rank within its rule. Noise may be the
+//!   reason if tasks before all collectives differ from the golden, too; then an unknown error is no excuse.
 //!
 //! | module | answers |
 //! | --- | --- |
@@ -33,7 +36,7 @@ use inputs::{InputState, input_state, output_verdict, source_of};
 pub use names::CollectiveNames;
 use names::has_equal_results;
 pub use operations::{GroupOperation, Unaligned};
-use spread::{JudgedOperations, SpreadErrors, first_wrong};
+use spread::{JudgedOperations, OpenSpread, SpreadErrors, first_wrong};
 
 /// A rank, or a process without a rank, with the labels of its tasks.
 pub struct RankBlame {
@@ -116,8 +119,19 @@ pub fn join(ranks: &mut [RankBlame], missing: &[MissingRank], names: &Collective
     let by_task = by_task(&found.operations);
     let judged = JudgedOperations { operations: &found.operations, inputs: &inputs, by_task: &by_task };
     let spread = SpreadErrors::of(ranks, &judged);
-    let mut joiner =
-        Joiner { ranks, missing, judged: &judged, spread: &spread, joint: JointBlame::default() };
+    let open = open_collectives(&found, &inputs);
+    let collectives: Vec<RankTask> = tasks_of(&found);
+    let open_tasks: Vec<RankTask> = open.iter().map(|(at, _)| *at).collect();
+    let open_spread = OpenSpread::of(ranks, &collectives, &open_tasks);
+    let mut joiner = Joiner {
+        ranks,
+        missing,
+        judged: &judged,
+        spread: &spread,
+        open: &open,
+        open_spread: &open_spread,
+        joint: JointBlame::default(),
+    };
     let changes = joiner.changes(&found.unaligned);
     let joint = joiner.joint;
     for (at, finding) in changes {
@@ -191,16 +205,53 @@ fn by_task(operations: &[GroupOperation]) -> HashMap<RankTask, usize> {
     operations.iter().enumerate().flat_map(of).collect()
 }
 
+/// Why the inputs of a collective are not known on all ranks.
+enum OpenInputs {
+    /// Those of this operation on some rank, or a rank is missing.
+    Operation(usize),
+    /// The collectives do not line up, for this reason.
+    Unaligned(String),
+}
+
+/// Tasks of collectives whose inputs are not known on all ranks.
+fn open_collectives(
+    found: &operations::Collectives,
+    inputs: &[Vec<Option<InputState>>],
+) -> Vec<(RankTask, OpenInputs)> {
+    let mut open = Vec::new();
+    for (number, operation) in found.operations.iter().enumerate() {
+        let is_unknown = inputs[number].iter().flatten().any(|state| matches!(state, InputState::Unknown(_)));
+        if is_unknown || !operation.missing.is_empty() {
+            let tasks = operation.members().map(|(rank, task)| RankTask { rank, task });
+            open.extend(tasks.map(|at| (at, OpenInputs::Operation(number))));
+        }
+    }
+    for one in &found.unaligned {
+        let why = || OpenInputs::Unaligned(unaligned_words(one));
+        open.extend(one.tasks.iter().map(|&(rank, task)| (RankTask { rank, task }, why())));
+    }
+    open
+}
+
+/// The tasks of all collectives.
+fn tasks_of(found: &operations::Collectives) -> Vec<RankTask> {
+    let aligned = found.operations.iter().flat_map(GroupOperation::members);
+    let unaligned = found.unaligned.iter().flat_map(|one| one.tasks.iter().copied());
+    aligned.chain(unaligned).map(|(rank, task)| RankTask { rank, task }).collect()
+}
+
 struct Joiner<'a> {
     ranks: &'a [RankBlame],
     missing: &'a [MissingRank],
     judged: &'a JudgedOperations<'a>,
     spread: &'a SpreadErrors,
+    open: &'a [(RankTask, OpenInputs)],
+    open_spread: &'a OpenSpread,
     joint: JointBlame,
 }
 
 impl Joiner<'_> {
-    /// The findings that change, of tasks that their own ranks call wrong here.
+    /// The findings that change, of tasks that their own ranks name as the place where an error began.
     fn changes(&mut self, unaligned: &[Unaligned]) -> Vec<(RankTask, Finding)> {
         let unaligned: HashMap<RankTask, &Unaligned> = unaligned
             .iter()
@@ -210,18 +261,25 @@ impl Joiner<'_> {
         for (rank, own) in self.ranks.iter().enumerate() {
             for task in 0..own.blame.findings.len() {
                 let at = RankTask { rank, task };
-                if own.blame.findings[task].label != Label::WrongHere {
+                let label = own.blame.findings[task].label;
+                if !matches!(label, Label::WrongHere | Label::Fed) || label == Label::Fed && self.is_fed(at) {
                     continue;
                 }
                 let change = match (self.judged.by_task.get(&at), unaligned.get(&at)) {
                     (Some(&operation), _) => self.collective(at, operation),
                     (None, Some(unaligned)) => Some(self.unknown(at, &unaligned_words(unaligned))),
-                    (None, None) => self.amplified(at),
+                    (None, None) => self.amplified(at).filter(|_| label == Label::WrongHere),
                 };
                 changes.extend(change.map(|finding| (at, finding)));
             }
         }
         changes
+    }
+
+    /// Whether a task that is fed certainly read something wrong, so that other ranks cannot explain its output.
+    /// Uninitialized memory is no such evidence: most collectives only write it.
+    fn is_fed(&self, at: RankTask) -> bool {
+        matches!(input_state(&self.ranks[at.rank].blame, at.task), InputState::Wrong(_))
     }
 
     /// The finding of a collective with right inputs on its own rank and a wrong output.
@@ -291,7 +349,8 @@ impl Joiner<'_> {
     fn whole(&self, at: RankTask, number: usize) -> Option<Finding> {
         let operation = &self.judged.operations[number];
         let wrong = wrong_members(self.ranks, operation);
-        if wrong.len() < 2 {
+        let finding = self.ranks[at.rank].blame.findings[at.task].clone();
+        if wrong.len() < 2 || finding.label != Label::WrongHere {
             return None;
         }
         let names: Vec<&str> = wrong.iter().map(|&rank| self.ranks[rank].name.as_str()).collect();
@@ -300,13 +359,14 @@ impl Joiner<'_> {
             operation.name,
             listed(&names)
         );
-        let finding = self.ranks[at.rank].blame.findings[at.task].clone();
         Some(Finding { reason: Some(reason), ..finding })
     }
 
     /// The finding of a task that is no collective and has an input with an error of another rank within its rule.
     fn amplified(&mut self, at: RankTask) -> Option<Finding> {
-        let (arg_index, source) = self.spread.near_error(&self.ranks[at.rank].blame, at)?;
+        let Some((arg_index, source)) = self.spread.near_error(&self.ranks[at.rank].blame, at) else {
+            return self.may_be_amplified(at);
+        };
         self.joint.from_rank.insert(at, source);
         let reason = format!(
             "argument {arg_index} is within its rule but not equal to the golden, and an error came from {} through \
@@ -314,6 +374,24 @@ impl Joiner<'_> {
             self.task_words(source)
         );
         Some(self.relabeled(at, Label::Inherited, reason, Some(arg_index), true))
+    }
+
+    /// The finding of a task with an input that an unknown error of another rank may explain.
+    fn may_be_amplified(&self, at: RankTask) -> Option<Finding> {
+        let (arg_index, number) = self.open_spread.explains(&self.ranks[at.rank].blame, at)?;
+        let why = match &self.open[number].1 {
+            OpenInputs::Unaligned(why) => why.clone(),
+            OpenInputs::Operation(number) => {
+                let name = &self.judged.operations[*number].name;
+                format!("the inputs of `{name}` are not known on all ranks")
+            }
+        };
+        let reason = format!(
+            "argument {arg_index} is within its rule but not equal to the golden, and an error of another rank may \
+             explain that: {why}"
+        );
+        let finding = self.unknown(at, &reason);
+        Some(Finding { arg_index: Some(arg_index), is_amplified: true, ..finding })
     }
 
     fn inherited(&mut self, at: RankTask, source: RankTask, is_amplified: bool) -> Finding {
@@ -409,3 +487,6 @@ fn wrong_collectives(ranks: &[RankBlame], judged: &JudgedOperations<'_>) -> Vec<
     }
     found
 }
+
+#[cfg(test)]
+mod tests;

@@ -100,6 +100,67 @@ impl SpreadErrors {
     }
 }
 
+/// Differences within their rules that an unknown error of another rank may explain, because they came through a
+/// collective whose inputs are not known on all ranks.
+pub(super) struct OpenSpread {
+    /// By rank: the open collective that may explain what a task left.
+    from: Vec<HashMap<usize, usize>>,
+    /// By rank: whether tasks before all collectives differ within their rules, too. Such noise explains itself.
+    is_noisy: Vec<bool>,
+}
+
+impl OpenSpread {
+    /// Follows inputs that are not equal to the golden from the collectives that are `open`: the task and its
+    /// number among them. `collectives` are all tasks that are collectives.
+    pub fn of(ranks: &[RankBlame], collectives: &[RankTask], open: &[RankTask]) -> OpenSpread {
+        let near: Vec<NearEdges> = ranks.iter().map(|rank| NearEdges::of(&rank.blame)).collect();
+        let mut from: Vec<HashMap<usize, usize>> = vec![HashMap::new(); ranks.len()];
+        for (number, at) in open.iter().enumerate() {
+            let mut queue = vec![at.task];
+            while let Some(task) = queue.pop() {
+                if from[at.rank].insert(task, number).is_none() {
+                    queue.extend(near[at.rank].consumers.get(&task).into_iter().flatten());
+                }
+            }
+        }
+        let is_noisy = ranks.iter().enumerate().map(|(rank, own)| {
+            let collectives = collectives.iter().filter(|at| at.rank == rank).map(|at| at.task);
+            has_noise(&own.blame, collectives)
+        });
+        OpenSpread { is_noisy: is_noisy.collect(), from }
+    }
+
+    /// The input of a task that an unknown error of another rank may explain, with the number of the open collective.
+    pub fn explains(&self, blame: &Blame, at: RankTask) -> Option<(u16, usize)> {
+        let mut near = blame.graph.task(at.task).inputs().filter(|arg| is_near(blame, at.task, *arg));
+        near.find_map(|arg| {
+            let mut producers = blame.graph.producers_of(arg).iter();
+            let number = producers.find_map(|output| self.from[at.rank].get(&output.task).copied())?;
+            (!self.is_noisy[at.rank]).then_some((arg.arg_index, number))
+        })
+    }
+}
+
+/// Whether a task that no collective and no wrong task of the rank led to has an input that is not equal to the golden.
+fn has_noise(blame: &Blame, collectives: impl Iterator<Item = usize>) -> bool {
+    let consumers = blame.graph.consumers();
+    let mut queue: Vec<usize> = collectives.flat_map(|task| consumers[task].iter().copied()).collect();
+    let is_wrong = |task: &usize| !matches!(blame.findings[*task].label, Label::Ok | Label::Unknown);
+    queue.extend((0..blame.findings.len()).filter(is_wrong));
+    let mut led_to = vec![false; blame.findings.len()];
+    while let Some(task) = queue.pop() {
+        if !std::mem::replace(&mut led_to[task], true) {
+            queue.extend(&consumers[task]);
+        }
+    }
+    let mut others = (0..led_to.len()).filter(|&task| !led_to[task]);
+    // Memory that no task wrote may hold anything.
+    let is_written = |arg: Argument<'_>| !blame.graph.producers_of(arg).is_empty();
+    let has_near =
+        |task: usize| blame.graph.task(task).inputs().any(|arg| is_written(arg) && is_near(blame, task, arg));
+    others.any(has_near)
+}
+
 /// Inputs that are within their rules, but not equal to the golden.
 struct NearEdges {
     /// By producer: the tasks that read such an input from it.

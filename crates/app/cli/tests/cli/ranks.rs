@@ -42,6 +42,8 @@ struct Plan<'a> {
     level: DumpLevel,
     /// A rank that records no inputs.
     without_inputs: Option<usize>,
+    /// A rank that records only its first task.
+    only_first: Option<usize>,
     /// A rank that runs the collective once more at the end.
     one_more: Option<usize>,
     /// A rank that takes no part in the collective.
@@ -56,6 +58,7 @@ const PLAN: Plan<'_> = Plan {
     collective: "all_reduce",
     level: DumpLevel::Full,
     without_inputs: None,
+    only_first: None,
     one_more: None,
     outside: None,
     amplifies: false,
@@ -117,6 +120,7 @@ impl Rank {
     fn new(run: &Path, number: usize, plan: &Plan<'_>) -> Rank {
         let filter = match plan.without_inputs == Some(number) {
             true => DumpFilter { stages: 1 << DumpStage::AfterCompletion as u64, ..DumpFilter::ALL },
+            false if plan.only_first == Some(number) => DumpFilter { first_tasks: 1, ..DumpFilter::ALL },
             false => DumpFilter::ALL,
         };
         let options = FolderOptions { level: plan.level, filter, ..FolderOptions::default() };
@@ -337,6 +341,17 @@ fn a_rank_that_only_run_json_lists_is_missing() {
         let list = json!({"schema_version": 1, "processes": (0..4).map(process).collect::<Vec<_>>()});
         fs::write(folder.path(&format!("{run}/run.json")), list.to_string()).unwrap();
     }
+    let (found, text) = blame(&folder, "");
+    assert_eq!((&found["verdict"], &found["undecided_because"][0]["rank"]), (&json!("undecided"), &json!(2)));
+    assert_eq!(labeled(&found, NAMED), [], "{text}");
+}
+
+#[test]
+fn a_golden_that_lacks_tasks_of_a_missing_rank_excludes_it_from_no_collective() {
+    let folder = Folder::new();
+    record(&folder, "wrong", &Plan { faults: &[Fault::Backward(2)], ..PLAN });
+    record(&folder, "right", &Plan { only_first: Some(2), ..PLAN });
+    fs::remove_dir_all(folder.path("wrong/rank-2")).unwrap();
     let (found, text) = blame(&folder, "");
     assert_eq!((&found["verdict"], &found["undecided_because"][0]["rank"]), (&json!("undecided"), &json!(2)));
     assert_eq!(labeled(&found, NAMED), [], "{text}");

@@ -80,7 +80,9 @@ fn best_answer(case: &Case<'_>) -> Answer {
 fn the_best_answer_breaks_no_rule_and_decides_all_that_is_decidable() {
     let mut decidable = 0;
     for seed in 0..200 {
-        let runs = plan(&mut fastrand::Rng::with_seed(seed), &[]);
+        let mut random = fastrand::Rng::with_seed(seed);
+        let fault = *random.choice(Fault::ALL).unwrap();
+        let runs = plan(&mut random, fault);
         let [actual, golden] = [&runs.actual, &runs.golden].map(|plan| execute(plan, &mut Unobserved));
         let [actual_facts, golden_facts] = [&actual, &golden].map(|traces| all_facts(traces));
         let case = Case {
