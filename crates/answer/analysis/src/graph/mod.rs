@@ -13,7 +13,7 @@ pub(crate) mod testing;
 pub(crate) mod view;
 mod writes;
 
-use tensortap_abi::DumpLevel;
+use tensortap_abi::{ArgKind, DumpLevel};
 use tensortap_format::{Argument, Dump, FormatError, Status, Tail, Task, TaskKey, Tasks, is_in_steps};
 use tensortap_values::content_hash;
 
@@ -187,6 +187,24 @@ impl TaskGraph {
     #[must_use]
     pub fn output(&self, output: OutputRef) -> Option<Argument<'_>> {
         self.task(output.task).argument(output.arg_index)
+    }
+
+    /// Whether an argument of a task was not captured that its kernel does not declare as an output.
+    #[must_use]
+    pub fn lacks_input(&self, task: Task<'_>) -> bool {
+        let mut kernels = task.func_ids();
+        let kernel = match (kernels.next(), kernels.next()) {
+            (Some(only), None) => self.tasks.kernel(only),
+            _ => None,
+        };
+        let is_output = |index: u32| {
+            let kind = kernel.and_then(|kernel| kernel.signature.get(index as usize));
+            kind.is_some_and(|kind| kind == ArgKind::Out.name())
+        };
+        let is_captured = |index: u32| u16::try_from(index).is_ok_and(|index| task.argument(index).is_some());
+        let captured = task.arguments().len() as u64;
+        let total = task.argument_total().filter(|&total| captured < u64::from(total)).unwrap_or(0);
+        (0..total).any(|index| !is_captured(index) && !is_output(index))
     }
 
     /// Length of the longest chain of producers that leads to a task.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use tensortap_abi::{ArgKind, Role};
+use tensortap_abi::Role;
 use tensortap_format::{Argument, Edge, Task};
 
 use super::race::Races;
@@ -422,27 +422,9 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
             Status::Unknown(reason) => Some(format!("argument {} before the task: {reason}", arg.arg_index)),
             _ => None,
         });
-        unknown.or_else(|| self.lacks_input(node).then(|| "not all inputs of the task were captured".into()))
-    }
-
-    /// Whether an argument was not captured that the kernel does not declare as an output.
-    fn lacks_input(&self, node: Task<'_>) -> bool {
-        let Some(total) =
-            node.argument_total().filter(|&total| (node.arguments().len() as u64) < total.into())
-        else {
-            return false;
-        };
-        let mut kernels = node.facts().func_ids();
-        let declared = match (kernels.next(), kernels.next()) {
-            (Some(kernel), None) => self.graph.tasks().kernel(kernel).map(|kernel| &kernel.signature),
-            _ => None,
-        };
-        let is_output = |index: u32| {
-            let kind = declared.and_then(|kinds| kinds.get(index as usize));
-            kind.is_some_and(|kind| kind == ArgKind::Out.name())
-        };
-        let is_captured = |index: u32| u16::try_from(index).is_ok_and(|index| node.argument(index).is_some());
-        (0..total).any(|index| !is_captured(index) && !is_output(index))
+        unknown.or_else(|| {
+            self.graph.lacks_input(node).then(|| "not all inputs of the task were captured".into())
+        })
     }
 
     pub(super) fn after(&self, output: OutputRef) -> Option<&Status> {

@@ -1,6 +1,6 @@
 //! What one rank contributes to a collective: whether the inputs of its task are right.
 
-use tensortap_abi::{ArgKind, DumpStage};
+use tensortap_abi::DumpStage;
 use tensortap_format::Argument;
 use tensortap_judge::Verdict;
 
@@ -45,29 +45,11 @@ pub(super) fn input_state(blame: &Blame, place: usize) -> InputState {
     }
     match unknown {
         Some(reason) => InputState::Unknown(reason),
-        None if lacks_input(blame, place) => {
+        None if blame.graph.lacks_input(blame.graph.task(place)) => {
             InputState::Unknown("not all inputs of the task were captured".into())
         }
         None => InputState::Right,
     }
-}
-
-/// Whether an argument was not captured that the kernel does not declare as an output.
-fn lacks_input(blame: &Blame, place: usize) -> bool {
-    let task = blame.graph.task(place);
-    let mut kernels = task.func_ids();
-    let kernel = match (kernels.next(), kernels.next()) {
-        (Some(only), None) => blame.graph.tasks().kernel(only),
-        _ => None,
-    };
-    let is_output = |index: u32| {
-        let kind = kernel.and_then(|kernel| kernel.signature.get(index as usize));
-        kind.is_some_and(|kind| kind == ArgKind::Out.name())
-    };
-    let is_captured = |index: u32| u16::try_from(index).is_ok_and(|index| task.argument(index).is_some());
-    let captured = task.arguments().len() as u64;
-    let total = task.argument_total().filter(|&total| captured < u64::from(total)).unwrap_or(0);
-    (0..total).any(|index| !is_captured(index) && !is_output(index))
 }
 
 fn argument_state(blame: &Blame, place: usize, arg: Argument<'_>) -> InputState {
