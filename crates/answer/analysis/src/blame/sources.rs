@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use tensortap_format::{Argument, Task};
 
 use super::wiring::{WiringChange, WiringDifference};
-use crate::graph::{OutputRef, TaskGraph};
+use crate::graph::{OutputRef, TaskGraph, TensorView};
 use crate::labels::{Status, TaskStatus};
 use crate::matching::Matching;
 
@@ -67,7 +67,9 @@ pub(super) fn differences(
             }
             let meant = golden.iter().find_map(|output| {
                 let ours = matching.partner.iter().position(|partner| *partner == Some(output.task))?;
-                Some((ours, output.arg_index)).filter(|&key| is_other_buffer(key))
+                let key = (ours, output.arg_index);
+                // If it wrote where this task reads, it used the right buffer.
+                Some(key).filter(|&key| is_other_buffer(key) && !shares(graph, key, arg))
             });
             let description = match meant {
                 Some(writer) => {
@@ -97,6 +99,12 @@ pub(super) fn is_evidence(difference: &WiringDifference, misdirected: &HashMap<(
         }
         _ => true,
     }
+}
+
+/// Whether two arguments share memory.
+fn shares(graph: &TaskGraph, (place, arg_index): (usize, u16), arg: Argument<'_>) -> bool {
+    let other = graph.task(place).argument(arg_index).and_then(TensorView::of);
+    other.zip(TensorView::of(arg)).is_some_and(|(one, other)| one.shares(&other))
 }
 
 /// Whether the last writer of an argument is certain: nothing unordered with its task may have written it.
