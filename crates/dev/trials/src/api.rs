@@ -180,4 +180,4 @@ fn levels(captures: &[Capture; 2]) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

@@ -30,6 +30,8 @@ struct Generator<'r> {
     slack: f64,
     most_elements: usize,
     most_launches: usize,
+    /// Of twelve launches, how many are preceded by a free.
+    frees: u8,
     names: bool,
     scope: Option<usize>,
 }
@@ -48,6 +50,7 @@ pub fn program(random: &mut fastrand::Rng) -> Program {
         slack: if random.bool() { 0.0 } else { 0.6 },
         most_elements: 1400,
         most_launches: 20,
+        frees: 1,
         names: random.bool(),
         scope: None,
         style,
@@ -75,22 +78,62 @@ pub fn opencl_program(random: &mut fastrand::Rng) -> Program {
             (param.element, param.role_known) = (Element::I32, false);
         }
     }
+    device_program(random, style, kernels, 1.0, (65, 10, 1))
+}
+
+/// A program for CUDA: streams, and blocks of a caching allocator. Its kernels compute with floats or integers, and the
+/// recording shows bytes.
+pub fn cuda_program(random: &mut fastrand::Rng) -> Program {
+    let mut style = style(random);
+    style.element_bytes = *random.choice([4, 4, 8].iter()).expect("not empty");
+    (style.queues, style.edges, style.declares_lane_order) = (true, Edges::Complete, true);
+    (style.explicit_ids, style.declares_args) = (false, false);
+    let mut kernels = kernels(random, &style);
+    kernels.iter_mut().flat_map(|kernel| &mut kernel.params).for_each(|param| param.role_known = false);
+    let slack = if random.bool() { 0.0 } else { 0.5 };
+    let limits = (700, 16, random.u8(1..=5));
+    let mut program = device_program(random, style, kernels, slack, limits);
+    for action in &mut program.actions {
+        if let Action::Launch { launch, .. } = action {
+            launch.args.iter_mut().for_each(show_first_row);
+        }
+    }
+    program
+}
+
+/// A pointer has no rows: the kernel uses only the first one.
+fn show_first_row(arg: &mut Arg) {
+    if let [_, columns] = arg.view.shape[..] {
+        arg.view = View::dense(arg.view.block, arg.view.start..arg.view.start + columns);
+        arg.used = 0..columns;
+    }
+}
+
+/// A program whose host writes are all recorded. The last parameter limits elements, launches and frees.
+fn device_program(
+    random: &mut fastrand::Rng,
+    style: Style,
+    kernels: Vec<Kernel>,
+    slack: f64,
+    (most_elements, most_launches, frees): (usize, usize, u8),
+) -> Program {
     let mut generator = Generator {
         kernels,
         blocks: Vec::new(),
         actions: Vec::new(),
         next_id: 0,
         host: HostWrite::Recorded,
-        slack: 1.0,
-        most_elements: 65,
-        most_launches: 10,
+        slack,
+        most_elements,
+        most_launches,
+        frees,
         names: false,
         scope: None,
         style,
         random,
     };
     generator.external_blocks();
-    generator.body(0);
+    generator.body(generator.actions.len());
     let Generator { style, kernels, blocks, mut actions, .. } = generator;
     for action in &mut actions {
         if let Action::Host { how, .. } = action {
@@ -213,7 +256,7 @@ impl Generator<'_> {
             }
             match self.random.u8(..12) {
                 0 => self.host_write(),
-                1 if self.style.lanes == 1 => self.free_one(),
+                share if share <= self.frees && self.style.lanes == 1 => self.free_one(),
                 _ => {}
             }
             self.launch();

@@ -8,6 +8,8 @@
 
 mod answer;
 mod api;
+mod caching;
+mod cuda;
 mod faults;
 mod generate;
 mod kernels;
@@ -17,6 +19,7 @@ mod opencl;
 mod oracle;
 mod program;
 mod ranks;
+mod recorded;
 mod recording;
 mod scenes;
 mod story;
@@ -49,6 +52,8 @@ enum Backend {
     Opencl,
     /// Generated training programs of many ranks, with a dump for each rank.
     Ranks,
+    /// Generated CUDA programs on the fake driver of the tests. They need a C and a C++ compiler.
+    Cuda,
 }
 
 /// Judges `tensortap blame` with generated programs. Exits with 1 if an innocent task was named, a right run
@@ -70,7 +75,8 @@ struct Args {
     /// Seed of the first trial; later trials count up. Default: from the clock.
     #[arg(long)]
     seed: Option<u64>,
-    /// Only trials of this backend. Default: all but `opencl`, which needs Python with `pyopencl`.
+    /// Only trials of this backend. Default: all but `opencl`, which needs Python with `pyopencl`, and `cuda`, which needs a
+    /// C and a C++ compiler.
     #[arg(long)]
     backend: Option<Backend>,
     /// A Python that has `pyopencl`.
@@ -109,6 +115,7 @@ fn main() -> ExitCode {
             scope.spawn(move || work(args, job, seed, began, next, tally));
         }
     });
+    cuda::driver::remove();
     let tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
     tally.print();
     println!(
@@ -175,6 +182,10 @@ fn work(args: &Args, job: usize, seed: u64, began: Instant, next: &Mutex<u64>, t
                     Backend::Opencl => {
                         let tools = opencl::Tools { tensortap: &args.tensortap, python: &args.python };
                         opencl::trial(seed, &args.only, &tools, &dir)
+                    }
+                    Backend::Cuda => {
+                        let tools = cuda::Tools { tensortap: &args.tensortap, dir: &args.dir };
+                        cuda::trial(seed, &args.only, &tools, &dir)
                     }
                 }
             });

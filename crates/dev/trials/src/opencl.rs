@@ -4,7 +4,6 @@
 //! No role is declared, every buffer is shown whole, and uninitialized memory differs between both runs.
 //! A kernel that deviates is built from other source, as a wrong kernel is.
 
-use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -19,7 +18,7 @@ use crate::memory::Memory;
 use crate::oracle::{Case, Run};
 use crate::program::{Action, Deviation, Form, Kernel, Launch, Plan, Program, View};
 use crate::recording::{Capture, Content, Facts};
-use crate::{answer, generate, story, trial::Verdict};
+use crate::{answer, generate, recorded, story, trial::Verdict};
 
 const FAULTS: &[Fault] = &[
     Fault::None,
@@ -178,16 +177,11 @@ fn record(plan: &Plan, level: &str, tools: &Tools, dir: &Path) -> Result<(Vec<Ta
     }
     let mut memory = Memory::new(&plan.program, plan.garbage, plan.padding);
     let traces = execute_in(plan, &mut memory, &mut Unobserved);
-    let result: Value = read_json(&name("result"))?;
+    let result: Value = recorded::read_json(&name("result"))?;
     compare(plan, &memory, &result)?;
     let content = if level == "full" { Content::Full } else { Content::Hash };
-    let facts = facts(&traces, dir, content)?;
+    let facts = recorded::facts(&traces, dir, content)?;
     Ok((traces, facts))
-}
-
-fn read_json(path: &Path) -> Result<Value, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Checks that the device computed what the machine computed, wherever something was written.
@@ -207,35 +201,6 @@ fn compare(plan: &Plan, memory: &Memory, result: &Value) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// Finds the task of each launch and host write: they run in one queue, in the order of the plan.
-fn facts(traces: &[TaskTrace], dir: &Path, content: Content) -> Result<Facts, String> {
-    let entries = std::fs::read_dir(dir).map_err(|error| error.to_string())?;
-    let process = entries.filter_map(Result::ok).map(|entry| entry.path()).find(|path| path.is_dir());
-    let graph = read_json(&process.ok_or("no process was recorded")?.join("graph.json"))?;
-    let mut tasks = Vec::new();
-    for task in graph["tasks"].as_array().ok_or("a graph without tasks")? {
-        let id = task["task_id"].as_str().and_then(|id| u64::from_str_radix(id.strip_prefix("0x")?, 16).ok());
-        if task["operation"] != "host_read" {
-            tasks.push(id.ok_or("a task without an id")?);
-        }
-    }
-    tasks.sort_unstable();
-    if tasks.len() != traces.len() {
-        return Err(format!("{} of {} tasks were recorded", tasks.len(), traces.len()));
-    }
-    let mut all = HashMap::new();
-    for trace in traces {
-        for arg in 0..trace.args.len() {
-            all.insert((trace.id, arg, true), content);
-            if trace.kernel.is_some() {
-                all.insert((trace.id, arg, false), content);
-            }
-        }
-    }
-    let ids = traces.iter().map(|trace| trace.id).zip(tasks).collect();
-    Ok(Facts { ids, content: all, scalars: HashMap::new() })
 }
 
 /// The programs that a trial needs.

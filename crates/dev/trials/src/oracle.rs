@@ -148,7 +148,7 @@ impl Case<'_> {
     pub fn reads_from_elsewhere(&self, id: usize) -> bool {
         let (Some(actual), Some(golden)) = (self.actual.task(id), self.golden.task(id)) else { return false };
         actual.args.iter().zip(&golden.args).any(|(actual, golden)| {
-            let count = actual.places.len().min(golden.places.len());
+            let count = common(actual, golden);
             // What a program declares as an input, it may read.
             let may_read = |at: usize| actual.read[at] || actual.role_known && actual.access.reads();
             let mut read =
@@ -175,13 +175,13 @@ impl Case<'_> {
             .args
             .iter()
             .zip(&golden.args)
-            .any(|(left, right)| (0..left.places.len()).any(|at| is_visible_error(left, right, at)));
+            .any(|(left, right)| (0..common(left, right)).any(|at| is_visible_error(left, right, at)));
         let mut inputs = Vec::new();
         for (arg, (left, right)) in actual.args.iter().zip(&golden.args).enumerate() {
             let differs = |at: &usize| {
                 left.read[*at] && left.element.is_outside(left.before_of(*at), right.before_of(*at))
             };
-            let Some(at) = (0..left.places.len()).find(differs) else { continue };
+            let Some(at) = (0..common(left, right)).find(differs) else { continue };
             let source = match left.sources[at] {
                 Source::Launch(of) if right.sources[at] == left.sources[at] => {
                     let is_recorded = self.actual.facts.content.keys().any(|(task, _, _)| *task == of);
@@ -304,8 +304,7 @@ impl Case<'_> {
         let is_wrong = |(actual, golden): &(&TaskTrace, &TaskTrace)| {
             let mut args = actual.args.iter().zip(&golden.args);
             args.any(|(left, right)| {
-                let count = left.places.len().min(right.places.len());
-                (0..count)
+                (0..common(left, right))
                     .any(|at| left.after_of(at) != right.after_of(at) && is_visible_error(left, right, at))
             })
         };
@@ -325,6 +324,7 @@ impl Case<'_> {
                 }
                 match self.content(actual.id, arg, false) {
                     (Content::None, _) | (_, Content::None) => false,
+                    (Content::Full, Content::Full) if left.places.len() != right.places.len() => false,
                     (Content::Full, Content::Full) => (0..left.places.len())
                         .all(|at| !left.element.is_outside(left.before_of(at), right.before_of(at))),
                     _ => left.before == right.before,
@@ -353,6 +353,11 @@ impl Case<'_> {
             may_be_named && self.has_visible_error(actual, golden)
         })
     }
+}
+
+/// Number of elements that an argument has in both runs. It has fewer in one of them if it is in another buffer.
+fn common(actual: &ArgTrace, golden: &ArgTrace) -> usize {
+    actual.places.len().min(golden.places.len())
 }
 
 /// Whether an element counts as written and is outside its rule.

@@ -49,3 +49,6 @@ extern "C" __attribute__((visibility("default"))) void torch_free(uint64_t at) {
   allocated -= bytes;
   report(at, -static_cast<int64_t>(bytes));
 }
+
+// Reports a block of an allocator that the program has. The size is negative if the block is freed.
+extern "C" __attribute__((visibility("default"))) void torch_report(uint64_t at, int64_t bytes) { report(at, bytes); }

@@ -113,7 +113,7 @@ struct kernel {
   int is_kernel;
   int is_loaded;
   int count;
-  size_t offsets[4], sizes[4];
+  size_t offsets[MOST_PARAMETERS], sizes[MOST_PARAMETERS];
   void (*run)(void **);
   // A kernel of tensortap: the size of its one structure, and the function to run.
   size_t ours;
@@ -129,6 +129,9 @@ struct kernel {
   unsigned most_shared;
   // Whether its image has code, which never reads addresses of variables.
   int has_code;
+  // A kernel that the program defined: a constant in its code, and its image.
+  uint64_t code;
+  char *image;
 };
 
 struct pack {
@@ -178,24 +181,24 @@ static __thread const struct spread *running;
 static void spread(void **parameters) { memcpy(*(void **)parameters[0], running, sizeof *running); }
 
 static struct kernel kernels[] = {
-    {"spread", 0, 0, 1, {0}, {8}, spread, 0, NULL, {{0}}, 0, 0},
-    {"mix", 0, 0, 4, {0, 8, 16, 20}, {8, 8, 4, 4}, mix, 0, NULL, {{0}}, 0, 0},
-    {"put", 1, 0, 3, {0, 8, 12}, {8, 4, 4}, put, 0, NULL, {{0}}, 0, 0},
-    {"fold", 0, 0, 1, {0}, {sizeof(struct pack)}, fold, 0, NULL, {{0}}, 0, 0},
+    {"spread", 0, 0, 1, {0}, {8}, spread, 0, NULL, {{0}}, 0, 0, 0, NULL},
+    {"mix", 0, 0, 4, {0, 8, 16, 20}, {8, 8, 4, 4}, mix, 0, NULL, {{0}}, 0, 0, 0, NULL},
+    {"put", 1, 0, 3, {0, 8, 12}, {8, 4, 4}, put, 0, NULL, {{0}}, 0, 0, 0, NULL},
+    {"fold", 0, 0, 1, {0}, {sizeof(struct pack)}, fold, 0, NULL, {{0}}, 0, 0, 0, NULL},
     {"tally", 0, 0, 2, {0, 8}, {8, 4}, tally, 0, NULL,
-     {{"total", &total, 4, 0, 0}, {"bias", bias, 16, 1, 0}, {"seen_by_host", seen_by_host, 8, 0, 1}, {"$str", &total, 4, 0, 0}}, 0, 0},
+     {{"total", &total, 4, 0, 0}, {"bias", bias, 16, 1, 0}, {"seen_by_host", seen_by_host, 8, 0, 1}, {"$str", &total, 4, 0, 0}}, 0, 0, 0, NULL},
     {"plain", 0, 0, 3, {0, 8, 12}, {8, 4, 4}, put, 0, NULL,
-     {{"counter", &plain_counter, 4, 0, 0}, {"weights", plain_weights, 8, 1, 0}}, 0, 1},
-    {"tally", 1, 0, 2, {0, 8}, {8, 4}, other_tally, 0, NULL, {{"total", &other_total, 4, 0, 0}}, 0, 0},
+     {{"counter", &plain_counter, 4, 0, 0}, {"weights", plain_weights, 8, 1, 0}}, 0, 1, 0, NULL},
+    {"tally", 1, 0, 2, {0, 8}, {8, 4}, other_tally, 0, NULL, {{"total", &other_total, 4, 0, 0}}, 0, 0, 0, NULL},
 };
 
 // The kernels that tensortap loads.
 static struct kernel our_kernels[] = {
-    {"tt_hash_leaves", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_side), run_hash, {{0}}, 0, 0},
-    {"tt_hash_spread", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_side), run_hash, {{0}}, 0, 0},
-    {"tt_hash_many", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_many), run_many, {{0}}, 0, 0},
-    {"tt_measure_leaves", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_side), run_measure, {{0}}, 0, 0},
-    {"tt_keep", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_keeping), run_keep, {{0}}, 0, 0},
+    {"tt_hash_leaves", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_side), run_hash, {{0}}, 0, 0, 0, NULL},
+    {"tt_hash_spread", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_side), run_hash, {{0}}, 0, 0, 0, NULL},
+    {"tt_hash_many", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_many), run_many, {{0}}, 0, 0, 0, NULL},
+    {"tt_measure_leaves", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_side), run_measure, {{0}}, 0, 0, 0, NULL},
+    {"tt_keep", 0, 1, 0, {0}, {0}, NULL, sizeof(struct our_keeping), run_keep, {{0}}, 0, 0, 0, NULL},
 };
 static int is_current;
 CUresult cuCtxPushCurrent_v2(void *pushed) {
@@ -215,11 +218,15 @@ CUresult cuDevicePrimaryCtxRetain(void **retained, int device) {
 }
 CUresult cuCtxSetCurrent(void *set) { return set == &context ? SUCCESS : INVALID; }
 
+// Kernels that the program defined.
+static struct kernel *defined[64];
+static int defined_count;
+
 // An image with the sections of a kernel and symbols for its variables.
 static const char *image_of(struct kernel *kernel) {
   enum { TEXTS = 64, SYMBOLS = 256, STRINGS = 512, SECTIONS = 768, CODE = 1280, COUNT = 7 };
   static char images[sizeof kernels / sizeof *kernels][IMAGE_BYTES];
-  char *bytes = images[kernel - kernels];
+  char *bytes = kernel->image ? kernel->image : images[kernel - kernels];
   if (*bytes) return bytes;
   memcpy(bytes, "\x7f" "ELF\x02\x01\x01", 7);
   const char *names[COUNT] = {"", ".text.", ".nv.global", ".nv.constant3", ".symtab", ".strtab", ".shstrtab"};
@@ -244,6 +251,8 @@ static const char *image_of(struct kernel *kernel) {
     // A symbol for the kernel with its flag, and two instructions that do nothing.
     char *symbol = bytes + SYMBOLS + 24 * count++;
     symbol[4] = 2, symbol[5] = 0x10, symbol[6] = 1, bytes[18] = (char)190;
+    // The first instruction has the constant. The decoder takes it for the operands of an unknown operation.
+    memcpy(bytes + CODE + 8, &kernel->code, 8);
   }
   struct {
     int section, kind;
@@ -262,7 +271,10 @@ static const char *image_of(struct kernel *kernel) {
 static void load(struct kernel *kernel) {
   if (kernel->is_loaded) return;
   kernel->is_loaded = 1;
-  struct module_data module = {(uint32_t)(kernel - kernels) + 1, IMAGE_BYTES, image_of(kernel)};
+  uint32_t number = 0;
+  while (number < (uint32_t)defined_count && defined[number] != kernel) number++;
+  number = kernel->image ? 1000 + number : (uint32_t)(kernel - kernels) + 1;
+  struct module_data module = {number, IMAGE_BYTES, image_of(kernel)};
   struct resource_data data = {NULL, NULL, &module};
   if (subscriber && wanted[RESOURCES][MODULE_LOADED]) subscriber(NULL, RESOURCES, MODULE_LOADED, &data);
 }
@@ -367,6 +379,16 @@ CUfunction fake_kernel(const char *name) {
   return NULL;
 }
 
+CUfunction fake_define(const char *name, int count, const size_t *offsets, const size_t *sizes, uint64_t code, void (*run)(void **)) {
+  if (count > MOST_PARAMETERS || defined_count == sizeof defined / sizeof *defined) fail("too many kernels or parameters");
+  struct kernel *kernel = defined[defined_count++] = calloc(1, sizeof *kernel);
+  kernel->name = strdup(name), kernel->image = calloc(1, IMAGE_BYTES);
+  kernel->count = count, kernel->run = run, kernel->has_code = 1, kernel->code = code;
+  memcpy(kernel->offsets, offsets, (size_t)count * sizeof *offsets);
+  memcpy(kernel->sizes, sizes, (size_t)count * sizeof *sizes);
+  return kernel;
+}
+
 int fake_is_kernel(CUfunction kernel) { return kernel->is_kernel; }
 static CUresult parameter(struct kernel *kernel, size_t at, size_t *offset, size_t *size) {
   if (at >= (size_t)kernel->count) return INVALID;
@@ -395,15 +417,21 @@ CUresult cuFuncSetAttribute(CUfunction kernel, int attribute, int value) {
 
 struct launch {
   struct kernel *kernel;
-  char bytes[64];
+  char bytes[256];
   struct spread spread;
+  void *data;
 };
+
+// What the next launch of this thread gets, and what the launch that is running got.
+static __thread void *next_data, *running_data;
+void fake_next_data(void *data) { next_data = data; }
+void *fake_running_data(void) { return running_data; }
 
 static void run_launch(void *data) {
   struct launch *launch = data;
-  void *parameters[4];
+  void *parameters[MOST_PARAMETERS];
   for (int at = 0; at < launch->kernel->count; at++) parameters[at] = launch->bytes + launch->kernel->offsets[at];
-  running = &launch->spread;
+  running = &launch->spread, running_data = launch->data;
   int is_wrong = go_wrong(goes_wrong(launch->kernel->name));
   launch->kernel->run(parameters);
   if (is_wrong) **(uint32_t **)parameters[0] += 1;
@@ -472,7 +500,7 @@ static CUresult launch(struct kernel *kernel, CUstream stream, struct spread spr
     submit_own_kernel(stream, &ours);
     return SUCCESS;
   }
-  struct launch launch = {kernel, {0}, spread};
+  struct launch launch = {kernel, {0}, spread, next_data};
   pack(&launch, parameters, extra);
   if (stream_of(stream)->captures) {
     launch_node(stream_of(stream)->graph, &launch);
@@ -785,7 +813,7 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
 }
 CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *before, size_t count, const CUDA_KERNEL_NODE_PARAMS *params) {
   (void)before, (void)count;
-  struct launch launch = {params->func ? params->func : params->kern, {0}, {{1, 1, 1}, {1, 1, 1}, 0, {0}, 0}};
+  struct launch launch = {params->func ? params->func : params->kern, {0}, {{1, 1, 1}, {1, 1, 1}, 0, {0}, 0}, NULL};
   pack(&launch, params->parameters, params->extra);
   *node = launch_node(graph, &launch);
   return SUCCESS;

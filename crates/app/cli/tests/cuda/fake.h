@@ -95,7 +95,14 @@ CUresult cuLaunchKernel(CUfunction kernel, unsigned gx, unsigned gy, unsigned gz
 CUresult cuFuncSetAttribute(CUfunction kernel, int attribute, int value);
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction kernel, void **parameters, void **extra);
 
-// Not one of NVIDIA's: returns a kernel by its name. Its code is loaded on first use.
+// The functions from here on are not NVIDIA's.
+enum { MOST_PARAMETERS = 20 };
+// Defines a kernel: its parameters, a constant in its code, and the function that a launch runs.
+CUfunction fake_define(const char *name, int count, const size_t *offsets, const size_t *sizes, uint64_t code, void (*run)(void **parameters));
+// Data that the launches of this thread carry from now on. It is not a parameter. A running kernel can read it.
+void fake_next_data(void *data);
+void *fake_running_data(void);
+// Returns a kernel by its name. Its code is loaded on first use.
 CUfunction fake_kernel(const char *name);
 // Destroys the context with everything in it, as cuDevicePrimaryCtxReset does. The next context and its
 // streams get the same handles.

@@ -11,12 +11,12 @@ struct node {
   void (*run)(void *);
   size_t size;
   union {
-    char data[256];
-    uint64_t words[32];
+    char data[512];
+    uint64_t words[64];
   };
   // For a kernel: where its parameters are, as the driver reports it.
   CUfunction kernel;
-  void *parameters[4];
+  void *parameters[MOST_PARAMETERS];
   CUgraph child;
 };
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::answer::{Answer, Labeled};
 use crate::recording::{Content, Facts};
 
-fn all_facts(traces: &[TaskTrace]) -> Facts {
+pub fn all_facts(traces: &[TaskTrace]) -> Facts {
     let mut facts = Facts::default();
     for trace in traces {
         facts.ids.push((trace.id, trace.id as u64));
@@ -51,7 +51,7 @@ fn right_programs_do_not_depend_on_garbage_addresses_and_interleaving() {
 }
 
 /// The best answer: what each task really is, as far as the rule of judgment allows to name it.
-fn best_answer(case: &Case<'_>) -> Answer {
+pub fn best_answer(case: &Case<'_>) -> Answer {
     let mut answer = Answer { verdict: "fail".to_owned(), tasks: Vec::new(), first_wrong: Vec::new() };
     if case.fault.is_right() {
         answer.verdict = "pass".to_owned();

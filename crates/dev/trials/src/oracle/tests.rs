@@ -314,3 +314,22 @@ fn a_program_that_reads_uninitialized_memory_in_both_runs_is_fed() {
     let trial = Trial::new(program, Fault::Uninitialized, Guilt::default(), |_| {});
     assert!(!trial.is_false(1, "fed") && trial.is_false(1, "wrong_here") && trial.is_false(2, "fed"));
 }
+
+#[test]
+fn an_argument_that_is_shorter_in_the_golden_run_is_compared_as_far_as_both_have_it() {
+    let wrong = Deviation::Value { element: 0, by: 1.0 };
+    let mut trial = Trial::deviates(program(Element::F32, true), Fault::Value, 2, wrong);
+    let judgment = trial.judge("fail", &[(2, "wrong_here")], None);
+    assert!(judgment.is_decidable, "{judgment:?}");
+    for arg in trial.traces[1].iter_mut().filter_map(|trace| trace.args.first_mut()) {
+        arg.places.truncate(5);
+        arg.before.truncate(20);
+        arg.after.truncate(20);
+        arg.sources.truncate(5);
+        arg.read.truncate(5);
+        arg.written.truncate(5);
+    }
+    let judgment = trial.judge("fail", &[(3, "wrong_here")], None);
+    assert_eq!(judgment.innocents.len(), 1, "{judgment:?}");
+    assert!(!judgment.is_decidable, "the rest of the input is unknown");
+}
