@@ -1,9 +1,9 @@
 //! Pairs the members of a class: tasks that look alike in their surroundings. A pair is certain if something else
 //! distinguishes it, or if the choice cannot matter.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use tensortap_format::{Argument, Task};
+use tensortap_format::{Argument, Task, TaskKey};
 
 use super::pairing::{Pairing, name_of, producing_pairs};
 use super::signature::hash_of;
@@ -58,7 +58,7 @@ struct ClassPairs<'p, 'g> {
 
 impl Pairing<'_> {
     /// Pairs the members of a class. Criteria, in this order: equal producers and external inputs, equal producers,
-    /// equal external inputs, position in a lane, ids, order. Members with equal names are paired before all others.
+    /// equal external inputs. Members with equal names are paired before all others.
     pub(super) fn pair_class(&mut self, ours: &[usize], theirs: &[usize]) {
         let pairs =
             ClassPairs { pairing: self, ours: ours.to_vec(), theirs: theirs.to_vec(), pairs: Vec::new() };
@@ -143,32 +143,37 @@ impl ClassPairs<'_, '_> {
             self.pair_by(|g, t, p| Some(hash_of(&(producing_pairs(g, t, p), external(g, t)))));
             self.pair_by(|g, t, p| Some(hash_of(&producing_pairs(g, t, p))));
             self.pair_by(|g, t, _| external(g, t));
-            self.pair_by_position();
-            self.pair_by(|_, t, _| Some(hash_of(&t.key())));
         }
-        self.pairs.extend(self.ours.into_iter().zip(self.theirs));
+        self.pair_by(|_, _, _| Some(0));
         self.pairs
     }
 
-    /// Pairs members with equal keys, in order. A member without a key stays.
+    /// Pairs members with equal keys. A member without a key stays. If several have the same key, those at the same
+    /// position of a lane are paired first, then those with equal ids, then the others in order. The order is last
+    /// because it depends on which task was dispatched first.
     fn pair_by(&mut self, key: impl Fn(&TaskGraph, Task<'_>, &[Option<usize>]) -> Option<u64>) {
-        let Pairing { first, second, pair_of_first, pair_of_second, .. } = self.pairing;
-        let mut waiting: HashMap<u64, VecDeque<usize>> = HashMap::new();
-        for &place in &self.theirs {
-            if let Some(key) = key(second, second.task(place), pair_of_second) {
-                waiting.entry(key).or_default().push_back(place);
-            }
-        }
+        let Pairing { first, second, pair_of_first, pair_of_second, at_position, .. } = self.pairing;
+        let keys = |graph: &TaskGraph, places: &[usize], pairs: &[Option<usize>]| -> BTreeMap<usize, u64> {
+            places.iter().filter_map(|&p| Some((p, key(graph, graph.task(p), pairs)?))).collect()
+        };
+        let key_of_first = keys(first, &self.ours, pair_of_first);
+        let key_of_second = keys(second, &self.theirs, pair_of_second);
+        let mut waiting: BTreeSet<(u64, usize)> = key_of_second.iter().map(|(&p, &key)| (key, p)).collect();
         self.pair_with(|place| {
-            let key = key(first, first.task(place), pair_of_first)?;
-            waiting.get_mut(&key).and_then(VecDeque::pop_front)
+            let same = (*key_of_first.get(&place)?, at_position[place]?);
+            waiting.remove(&same).then_some(same.1)
         });
-    }
-
-    fn pair_by_position(&mut self) {
-        let mut waiting: HashSet<usize> = self.theirs.iter().copied().collect();
-        let at_position = &self.pairing.at_position;
-        self.pair_with(|place| at_position[place].filter(|other| waiting.remove(other)));
+        let ids: HashMap<TaskKey, usize> =
+            waiting.iter().map(|&(_, place)| (second.task(place).key(), place)).collect();
+        self.pair_with(|place| {
+            let same = (*key_of_first.get(&place)?, *ids.get(&first.task(place).key())?);
+            waiting.remove(&same).then_some(same.1)
+        });
+        self.pair_with(|place| {
+            let key = *key_of_first.get(&place)?;
+            let same = *waiting.range((key, 0)..=(key, usize::MAX)).next()?;
+            waiting.remove(&same).then_some(same.1)
+        });
     }
 
     fn pair_with(&mut self, mut partner: impl FnMut(usize) -> Option<usize>) {

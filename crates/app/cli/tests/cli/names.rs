@@ -124,17 +124,17 @@ fn live_comparison_and_scene_golden_name_the_task() {
     let folder = Folder::new();
     folder.record("vector_example --dump-tensor", "right");
     let wrong = "run vector_example --dump-tensor --live right --inject-fault mul=sign --out wrong";
-    let told = folder.tensortap(wrong).stdout;
-    assert!(told.contains("0x100000002 (inner / t3: mul)"), "{told}");
+    let output = folder.tensortap(wrong).stdout;
+    assert!(output.contains("0x100000002 (inner / t3: mul)"), "{output}");
     fs::remove_dir_all(folder.path("wrong")).expect("a dump");
-    let told = document(&folder.tensortap(&format!("{wrong} --json")));
-    let first = &told["dump"]["live"]["first_wrong"];
-    assert_eq!((&first["scope"], &first["task_name"]), (&json!("inner"), &json!("t3")), "{told}");
+    let output = document(&folder.tensortap(&format!("{wrong} --json")));
+    let first = &output["dump"]["live"]["first_wrong"];
+    assert_eq!((&first["scope"], &first["task_name"]), (&json!("inner"), &json!("t3")), "{output}");
     folder.tensortap("run vector_example --dump-tensor --inject-fault add=last --out last");
-    let told = folder.tensortap("diff last --scene-golden").stdout;
-    assert!(told.contains("(inner / t4: add), argument 2 (sum)"), "{told}");
-    let told = document(&folder.tensortap("diff last --scene-golden --json"));
-    let row = &told["records"][0];
+    let output = folder.tensortap("diff last --scene-golden").stdout;
+    assert!(output.contains("(inner / t4: add), argument 2 (sum)"), "{output}");
+    let output = document(&folder.tensortap("diff last --scene-golden --json"));
+    let row = &output["records"][0];
     let named = [&row["scope"], &row["task_name"], &row["arg_name"]];
-    assert_eq!(named, [&json!("inner"), &json!("t4"), &json!("sum")], "{told}");
+    assert_eq!(named, [&json!("inner"), &json!("t4"), &json!("sum")], "{output}");
 }

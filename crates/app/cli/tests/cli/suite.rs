@@ -70,11 +70,11 @@ fn names_a_crashing_kernel_and_continues() {
     let tested =
         test_in(folder.path(), "crash_segv vector_example --platform a2a3sim --runtime aicpu_build_graph");
     assert_eq!(tested.code, Some(1), "{tested:?}");
-    let told = &tested.stdout;
-    assert!(told.contains("crash in kernel `segv`, task 0x0000000000000004"), "{told}");
-    assert!(told.contains("--task 0x4 --allow-inexact"), "{told}");
-    assert!(told.contains("PASS  vector_example  1 of 1 trial"), "{told}");
-    assert!(told.contains("FAIL: 1 of 2 trials passed"), "{told}");
+    let output = &tested.stdout;
+    assert!(output.contains("crash in kernel `segv`, task 0x0000000000000004"), "{output}");
+    assert!(output.contains("--task 0x4 --allow-inexact"), "{output}");
+    assert!(output.contains("PASS  vector_example  1 of 1 trial"), "{output}");
+    assert!(output.contains("FAIL: 1 of 2 trials passed"), "{output}");
 }
 
 #[test]

@@ -144,7 +144,7 @@ fn both_formats_contain_the_tasks_dispatches_and_edges() {
         "tiny_llm --param tokens=2 --param prompt=1 --dump-tensor --dump-args --schedulers 2 --blocks 2",
         "d",
     );
-    let told = document(&folder.good("trace d -o t.json --json"));
+    let output = document(&folder.good("trace d -o t.json --json"));
     folder.good("trace d -o t.pftrace");
     let events = chrome(&folder.path("t.json"));
     if let Some(decoded) = perfetto(&folder.path("t.pftrace")) {
@@ -192,7 +192,7 @@ fn both_formats_contain_the_tasks_dispatches_and_edges() {
     assert!(expected.len() > 100);
     assert_eq!(joined(&events), expected);
 
-    let counts = ["tasks", "dispatches", "flows"].map(|key| told[key].as_u64().unwrap());
+    let counts = ["tasks", "dispatches", "flows"].map(|key| output[key].as_u64().unwrap());
     assert_eq!(counts, [of_tasks(&events).len(), drawn.len(), expected.len()].map(|n| n as u64));
     for scheduler in ["scheduler 0", "scheduler 1"] {
         assert!(slices(&events, "task").iter().any(|slice| slice["line"] == scheduler), "{scheduler}");
@@ -228,13 +228,13 @@ fn places_tasks_on_cores_without_dispatches() {
     assert!(slices(&events, "task").iter().all(on_core), "{events}");
 
     // t1 and t2 wait for t0, t3 for t1 and t2, t4 for t3 and t0.
-    let told = document(&folder.good("trace d --task t0,t3,t4 -o part.json --json"));
+    let output = document(&folder.good("trace d --task t0,t3,t4 -o part.json --json"));
     assert_eq!(
-        keys(&told),
+        keys(&output),
         ["dispatches", "dump", "dumps", "flows", "format", "output", "samples", "tasks", "tracks"]
     );
     let part = chrome(&folder.path("part.json"));
-    assert_eq!((slices(&part, "task").len(), joined(&part).len(), &told["tasks"]), (3, 2, &json!(3)));
+    assert_eq!((slices(&part, "task").len(), joined(&part).len(), &output["tasks"]), (3, 2, &json!(3)));
     assert_eq!(fs::read_dir(folder.path(".")).unwrap().count(), 3, "nothing else is left");
 }
 

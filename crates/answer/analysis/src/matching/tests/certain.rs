@@ -37,6 +37,28 @@ fn partner_ids(matching: &Matching, second: &TaskGraph) -> Vec<Option<u64>> {
 }
 
 #[test]
+fn the_order_of_submission_decides_between_tasks_that_were_dispatched_in_another_order() {
+    // Two heads read the same tensor. The numbers of the second run begin elsewhere.
+    let run = |first_id: u64, starts: [u64; 2]| {
+        let mut tasks = vec![TaskBuilder::new(first_id, "project").output(0x1000, "x").at(1)];
+        for (head, start) in (1..).zip(starts) {
+            let head_task = TaskBuilder::new(first_id + head, "attend").input(0x1000, "x");
+            tasks.push(head_task.output(0x2000 * head, &format!("head {head}")).at(start));
+        }
+        graph(tasks)
+    };
+    let golden = run(100, [10, 20]);
+    for starts in [[10, 20], [20, 10]] {
+        let dump = run(0, starts);
+        let matching = pairs(&dump, &golden);
+        let partners = partner_ids(&matching, &golden);
+        let ids = dump.tasks().iter().map(|task| Some(task.task_id + 100)).collect::<Vec<_>>();
+        assert_eq!(partners, ids, "{starts:?}");
+        assert!(matching.uncertain.is_empty(), "{starts:?}: {matching:?}");
+    }
+}
+
+#[test]
 fn ids_find_the_partners_of_filtered_tasks() {
     let golden = whole(scales(0..10), 10);
     let some = scales(0..10).into_iter().filter(|task| [3, 5, 8].contains(&task.facts.task_id)).collect();
