@@ -65,7 +65,7 @@ pub fn likely_words(blame: &Blame, place: usize) -> String {
 /// The kernels of a task and, if known, which of them is wrong: `turn+fold+step in fold`.
 pub(crate) fn inside(blame: &Blame, place: usize) -> String {
     match blame.identified_kernels(place) {
-        Some(told) => format!("{} in {}", kernels(blame, place), kernels_text(told)),
+        Some(names) => format!("{} in {}", kernels(blame, place), kernels_text(names)),
         None => kernels(blame, place),
     }
 }

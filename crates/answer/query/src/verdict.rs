@@ -226,7 +226,7 @@ fn nothing_found(report: &BlameReport<'_>) -> String {
 pub(crate) fn more(blame: &Blame, place: usize) -> String {
     match (&blame.findings[place].race, blame.identified_kernels(place)) {
         (Some(race), _) => format!(" with {}", name(blame, race.other)),
-        (None, Some(told)) => format!(", in {}", kernels_text(told)),
+        (None, Some(names)) => format!(", in {}", kernels_text(names)),
         (None, None) => missing_or_more(blame, place).unwrap_or_default(),
     }
 }

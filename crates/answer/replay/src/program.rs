@@ -68,15 +68,15 @@ fn notes_on_moved_args(
     moved: &HashMap<TaskKey, Vec<u16>>,
     code: &[KernelCode],
 ) -> Vec<String> {
-    let mut told: Vec<(Vec<String>, &[u16])> = Vec::new();
+    let mut seen: Vec<(Vec<String>, &[u16])> = Vec::new();
     for task in tasks.iter() {
         let Some(recorded) = moved.get(&task.key()) else { continue };
         let one = (task.kernel_names(), recorded.as_slice());
         if !one.0.iter().any(|name| code.iter().any(|given| given.name == *name)) {
             continue;
         }
-        if told.len() < MAX_NOTES && !told.contains(&one) {
-            told.push(one);
+        if seen.len() < MAX_NOTES && !seen.contains(&one) {
+            seen.push(one);
         }
     }
     let note = |(kernels, recorded): (Vec<String>, &[u16])| {
@@ -87,7 +87,7 @@ fn notes_on_moved_args(
             recorded.join(", ")
         )
     };
-    told.into_iter().map(note).collect()
+    seen.into_iter().map(note).collect()
 }
 
 /// Order in which the arguments of a task are passed.

@@ -265,7 +265,7 @@ impl Blame {
     #[must_use]
     pub fn wrong_kernels(&self, place: usize) -> Vec<String> {
         match self.identified_kernels(place) {
-            Some(told) => told.to_vec(),
+            Some(names) => names.to_vec(),
             None if self.findings[place].label == Label::WrongHere => self.graph.task(place).kernel_names(),
             None => Vec::new(),
         }

@@ -36,7 +36,7 @@ pub(super) fn wrong_slots(
 
 /// Runs the reference of each kernel in slot order. Each gets the content captured before the task plus the
 /// outputs of the slots before it. A kernel is wrong if an output that only it writes differs from the
-/// captured one. `None` if the kernels cannot be told apart or none is wrong.
+/// captured one. `None` if the kernels are indistinguishable or none is wrong.
 fn wrong_kernels(
     dump: &Dump,
     blame: &Blame,

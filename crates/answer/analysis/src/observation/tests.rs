@@ -319,8 +319,8 @@ proptest! {
                 }
             }
         }
-        let told: Vec<Edge> = edges.iter().map(|&(from, to)| edge(from as u64, to as u64)).collect();
-        let graph = graph_of(made_of(&model), &told, None);
+        let declared: Vec<Edge> = edges.iter().map(|&(from, to)| edge(from as u64, to as u64)).collect();
+        let graph = graph_of(made_of(&model), &declared, None);
         prop_assume!(graph.observations().is_some());
         let seen = graph.observations().unwrap();
         let holds = |&(from, len, ..): &Range, byte: u64| (from..from + len).contains(&byte);

@@ -357,9 +357,9 @@ fn a_live_dump_lists_culprits_first_and_counts_agreement() {
     assert_eq!(blamed.code, Some(1), "{blamed:?}");
     let (head, list) =
         blamed.stdout.split_once("tasks in dependency order, wrong ones first").expect("listed");
-    let told = crate::common::unwrapped(head);
-    assert!(told.starts_with("FAIL: task 0x") && told.contains("(sequence "), "{head}");
-    assert!(told.contains(" is wrong here; in all, 29 tasks are wrong here, all softmax"), "{head}");
+    let sentence = crate::common::unwrapped(head);
+    assert!(sentence.starts_with("FAIL: task 0x") && sentence.contains("(sequence "), "{head}");
+    assert!(sentence.contains(" is wrong here; in all, 29 tasks are wrong here, all softmax"), "{head}");
     assert!(list.lines().nth(1).is_some_and(|row| row.starts_with("  wrong_here")), "{list}");
     assert!(head.contains("matched the golden during the run"), "{head}");
     assert!(!list.contains("is not stored") && !list.contains("unknown"), "{list}");

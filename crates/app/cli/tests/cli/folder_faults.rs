@@ -46,17 +46,17 @@ fn blame_finds_every_fault_of_a_c_kernel() {
     let halve = said["tasks"].as_array().expect("tasks").iter().find(|t| t["kernels"][0] == "halve").cloned();
     let halve = halve.expect("its task");
     assert_eq!((code, &halve["label"]), (Some(0), &"unknown".into()), "{said}");
-    let told = shop.call(&["blame", "good", "--reference"]).stdout;
+    let output = shop.call(&["blame", "good", "--reference"]).stdout;
     assert!(
-        told.starts_with("PASS: no judged task is wrong; 1 task has no reference: halve 1; judged "),
-        "{told}"
+        output.starts_with("PASS: no judged task is wrong; 1 task has no reference: halve 1; judged "),
+        "{output}"
     );
     assert!(halve["reason"].as_str().is_some_and(|why| why.contains("halve has no reference")), "{halve}");
     // If the run failed its golden and all other kernels are right, only this kernel remains.
     shop.call(&["run", "halves", "--inject-fault", "halve=sign", "--dump-tensor", "--out", "halved"]);
-    let told = shop.call(&["blame", "halved", "--reference"]);
-    let said = common::unwrapped(&told.stdout);
-    assert_eq!(told.code, Some(1), "{told:?}");
+    let output = shop.call(&["blame", "halved", "--reference"]);
+    let said = common::unwrapped(&output.stdout);
+    assert_eq!(output.code, Some(1), "{output:?}");
     assert!(
         said.starts_with("FAIL: the run's own golden failed, but every kernel with a reference matches it"),
         "{said}"

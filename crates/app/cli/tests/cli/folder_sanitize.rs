@@ -53,11 +53,11 @@ fn reports_an_out_of_bounds_write_with_task_argument_distance_and_line() {
         );
     }
     // In text, the report precedes the error, and the dump stores its headline.
-    let told = shop.call(&[&both[..], &["--dump-tensor", "--out", "dump"]].concat());
-    let (report, error) = told.stderr.split_once("\nerror: ").expect("an error");
+    let output = shop.call(&[&both[..], &["--dump-tensor", "--out", "dump"]].concat());
+    let (report, error) = output.stderr.split_once("\nerror: ").expect("an error");
     assert!(
         report.contains("WRITE of size 4") && error.starts_with("sanitizer report in kernel `add`"),
-        "{told:?}"
+        "{output:?}"
     );
     let manifest = std::fs::read_to_string(shop.path("dump/tensor_dump.json")).expect("a manifest");
     assert!(manifest.contains("AddressSanitizer: use-after-poison"), "{manifest}");
@@ -105,16 +105,16 @@ fn sanitizers_work_in_confined_replays_and_in_suites() {
     assert_eq!(reports.filter(|report| report.contains("WRITE of size 4")).count(), 2, "{said}");
     let confinement = serde_json::json!({"no_new_privileges": true, "system_calls": true, "limits": false});
     assert_eq!(said["confinement"], confinement, "{said}");
-    let told = shop.call(&replay);
-    let line = words(&told.stdout);
+    let output = shop.call(&replay);
+    let line = words(&output.stdout);
     assert!(
         line.contains("AddressSanitizer: use-after-poison")
             && line.contains("0 bytes past the end of argument 2"),
         "{line}"
     );
     assert!(
-        told.stderr.contains("WRITE of size 4") && told.stderr.contains("memory is not limited"),
-        "{told:?}"
+        output.stderr.contains("WRITE of size 4") && output.stderr.contains("memory is not limited"),
+        "{output:?}"
     );
     let suite = shop.call(&[
         "test",

@@ -77,7 +77,7 @@ fn a_stopped_run_reports_its_progress() {
     let people = folder
         .tensortap(&format!("{scene} --live golden --stop-at-first --inject-fault advance=last --out first"));
     assert_eq!(people.code, Some(1), "{people:?}");
-    let line = people.stdout.lines().find(|line| line.starts_with("    stop ")).expect("told");
+    let line = people.stdout.lines().find(|line| line.starts_with("    stop ")).expect("a line about stop");
     assert!(line.contains(" / advance), after ") && line.contains(" of 20,000 tasks had run and "), "{line}");
     assert!(people.stdout.contains("status    interrupted"), "{}", people.stdout);
 }
@@ -91,14 +91,18 @@ fn compares_a_scene_folder_live() {
     assert_eq!(shop.json(&["run", "halves", "--dump-tensor=hash", "--out", "golden"]).0, Some(0));
     let live = ["run", "halves", "--live", "golden", "--out"];
     let (code, agrees) = shop.json(&[&live[..], &["same"]].concat());
-    let told = &agrees["dump"]["live"];
-    assert_eq!((code, &told["verdict"], &told["judged"]), (Some(0), &"pass".into(), &2.into()), "{agrees}");
-    let (code, differs) = shop.json(&[&live[..], &["differs", "--inject-fault", "weigh=sign"]].concat());
-    let told = &differs["dump"]["live"];
+    let result = &agrees["dump"]["live"];
     assert_eq!(
-        (code, &told["verdict"], &told["differing"]),
+        (code, &result["verdict"], &result["judged"]),
+        (Some(0), &"pass".into(), &2.into()),
+        "{agrees}"
+    );
+    let (code, differs) = shop.json(&[&live[..], &["differs", "--inject-fault", "weigh=sign"]].concat());
+    let result = &differs["dump"]["live"];
+    assert_eq!(
+        (code, &result["verdict"], &result["differing"]),
         (Some(1), &"fail".into(), &2.into()),
         "{differs}"
     );
-    assert_eq!(told["wrong_here"], serde_json::json!(["0x0000000000000000"]), "{differs}");
+    assert_eq!(result["wrong_here"], serde_json::json!(["0x0000000000000000"]), "{differs}");
 }

@@ -45,8 +45,8 @@ fn reports_records_with_changed_bytes() {
     let said = folder.tensortap("repair d --json");
     let report = document(&said);
     assert_eq!((said.code, &report["verdict"], &report["changed"]), (Some(1), &"bad".into(), &true.into()));
-    let told: Vec<u64> = report["problems"].as_array().unwrap().iter().map(named).collect();
-    assert_eq!(told, bad);
+    let problems: Vec<u64> = report["problems"].as_array().unwrap().iter().map(named).collect();
+    assert_eq!(problems, bad);
     assert!(folder.path("d/graph.json").is_file());
     assert_eq!(fs::read(&path).unwrap(), payloads, "payloads stay as they are");
 }

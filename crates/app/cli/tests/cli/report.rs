@@ -312,8 +312,8 @@ fn reports_when_nothing_is_compared_or_the_file_cannot_be_written() {
     let said = "NOTHING COMPARED: nothing could be compared: the dump is of scene vector_example, the golden of scalar_data\n";
     assert!(nothing.code == Some(1) && nothing.stdout.starts_with(said), "{nothing:?}");
     assert_eq!(folder.tensortap("blame d --golden other").code, nothing.code, "as blame says it");
-    let told = document(&folder.tensortap("report d --golden other -o report.html --json"));
-    assert_eq!((&told["verdict"], &told["passes"]), (&"NOTHING COMPARED".into(), &false.into()));
+    let report = document(&folder.tensortap("report d --golden other -o report.html --json"));
+    assert_eq!((&report["verdict"], &report["passes"]), (&"NOTHING COMPARED".into(), &false.into()));
     assert_eq!(data(&folder, "report.html")["members"][0]["verdict"]["word"], "NOTHING COMPARED");
 
     let nowhere = folder.tensortap("report d -o no/such/x.html");

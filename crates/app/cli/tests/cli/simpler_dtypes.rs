@@ -87,18 +87,21 @@ fn reads_simpler_dtypes_as_values_or_bytes() {
     dump(&shop);
     let (code, list) = shop.json(&["list", "g"]);
     assert_eq!(code, Some(0), "{list}");
-    let told = |at: usize| {
+    let fields = |at: usize| {
         let record = &list["records"][at];
         ["dtype", "dtype_known", "shape", "strides", "start_offset", "numel"].map(|key| record[key].clone())
     };
     assert_eq!(
-        told(0),
+        fields(0),
         [json!("float4_e2m1"), Value::Null, json!([16, 2]), json!([2, 1]), json!(0), json!(32)]
     );
-    assert_eq!(told(1), [json!("uint8"), json!(false), json!([16]), json!([1]), json!(0), json!(16)]);
-    assert_eq!(told(3), [json!("float8_e4m3fn"), Value::Null, json!([64]), json!([1]), json!(0), json!(64)]);
+    assert_eq!(fields(1), [json!("uint8"), json!(false), json!([16]), json!([1]), json!(0), json!(16)]);
     assert_eq!(
-        told(5),
+        fields(3),
+        [json!("float8_e4m3fn"), Value::Null, json!([64]), json!([1]), json!(0), json!(64)]
+    );
+    assert_eq!(
+        fields(5),
         [json!("float4_e2m1"), Value::Null, json!([2, 3, 2]), json!([16, 2, 1]), json!(10), json!(12)]
     );
     let (_, shown) = shop.json(&["show", "g", "0"]);

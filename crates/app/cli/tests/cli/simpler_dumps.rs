@@ -167,11 +167,11 @@ impl SimplerDump {
     /// Writes the files of an older version, with `deps.json` and the names of kernels next to them.
     pub fn write_older(self, shop: &Workshop, older: OlderFormat) {
         let SimplerDump { args, tasks, bin, .. } = self;
-        let told = |record: &Value| match older {
+        let listed = |record: &Value| match older {
             OlderFormat::First => first(record, &tasks),
             OlderFormat::Second => Some(second(record)),
         };
-        let tensors: Vec<Value> = args.iter().filter_map(told).collect();
+        let tensors: Vec<Value> = args.iter().filter_map(listed).collect();
         let name = if older == OlderFormat::First { "tensor_dump_20260301_101010" } else { "tensor_dump" };
         let mut manifest = json!({"run_dir": name, "total_tensors": tensors.len(), "dropped_records": 0,
                                   "bin_file": format!("{name}.bin"), "tensors": tensors});
@@ -230,15 +230,15 @@ fn first(record: &Value, tasks: &[Value]) -> Option<Value> {
         [row, 1] => (vec![shape[0], row], vec![start / row, start % row]),
         _ => (shape.clone(), vec![start]),
     };
-    let mut told = record.clone();
-    let keys = told.as_object_mut().expect("an object");
+    let mut normal = record.clone();
+    let keys = normal.as_object_mut().expect("an object");
     for key in ["kind", "strides", "start_offset"] {
         keys.remove(key);
     }
     let new =
         json!({"subtask_id": slot, "func_id": kernels[slot], "raw_shape": raw_shape, "offsets": offsets});
     keys.extend(new.as_object().expect("an object").clone());
-    Some(told)
+    Some(normal)
 }
 
 /// A third-generation dump with six tasks of five kernels.

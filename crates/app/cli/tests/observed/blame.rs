@@ -261,10 +261,10 @@ fn buffers_that_were_not_swapped_are_reported_once_at_their_launch() {
         let reason = "argument 0 is a different buffer than in the golden: the one that is argument 1 there";
         assert_eq!(task["reason"], reason);
         let buffers = wiring(&document, "buffer");
-        let told: Vec<_> = buffers.iter().map(|one| (&one["task_id"], &one["arg_index"])).collect();
+        let arguments: Vec<_> = buffers.iter().map(|one| (&one["task_id"], &one["arg_index"])).collect();
         let id = &task["task_id"];
         assert_eq!(
-            told,
+            arguments,
             [(id, &0.into()), (id, &1.into())],
             "reported once, although all later buffers are swapped, too"
         );

@@ -158,7 +158,7 @@ fn with_gap(folder: &Path, is_wrong: bool) -> PathBuf {
     program.launch_in_part("opaque", on("one"), &[all(x), all(y)], |memory| {
         (0..N).for_each(|at| memory[y][at] = memory[x][at] + u8::from(is_wrong && at == 7));
     });
-    program.launch("behind", on("one"), &[all(y), all(z)], |memory| {
+    program.launch("last", on("one"), &[all(y), all(z)], |memory| {
         (0..N).for_each(|at| memory[z][at] = memory[y][at] * 2);
     });
     program.end()

@@ -66,9 +66,12 @@ fn unfinished_launches_and_missing_captures_are_named() {
     let summary = said(dir.path(), &["summary", dump]);
     assert!(summary.contains(hung), "{summary}");
     assert!(summary.contains(&format!("1 argument could not be captured: {reason}")), "{summary}");
-    let told = document(dir.path(), &["summary", dump]);
-    assert_eq!((&told["in_flight_count"], &told["in_flight"][0]["kernels"][0]), (&1.into(), &"spin".into()));
-    assert_eq!(told["uncaptured"][0]["arguments"], 1);
+    let summary = document(dir.path(), &["summary", dump]);
+    assert_eq!(
+        (&summary["in_flight_count"], &summary["in_flight"][0]["kernels"][0]),
+        (&1.into(), &"spin".into())
+    );
+    assert_eq!(summary["uncaptured"][0]["arguments"], 1);
     let shown = said(dir.path(), &["show", dump, "spin"]);
     assert!(shown.contains(&format!("uncaptured argument 1: {reason}")), "{shown}");
     let listed = said(dir.path(), &["list", dump]);

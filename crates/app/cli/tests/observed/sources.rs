@@ -78,8 +78,8 @@ fn read(document: &Value) -> &Value {
     let tasks = document["tasks"].as_array().unwrap();
     let of_host = tasks.iter().filter(|task| task["kernels"].as_array().unwrap().is_empty());
     // After the four writes.
-    let behind = of_host.filter(|task| task["task_id"].as_str().unwrap() > "0x0000000000000004");
-    behind.min_by_key(|task| task["task_id"].as_str()).unwrap()
+    let later = of_host.filter(|task| task["task_id"].as_str().unwrap() > "0x0000000000000004");
+    later.min_by_key(|task| task["task_id"].as_str()).unwrap()
 }
 
 #[test]

@@ -64,8 +64,8 @@ fn every_kind_of_argument_and_size_is_bit_exact_on_the_same_device() {
         recorder.end(&mut barrier).unwrap();
     });
     let report = made.replay();
-    let told: Vec<_> = report.tasks.iter().map(|task| &task.outcome).collect();
-    assert_eq!(words(&report), ["bitexact"; 5], "{told:?}");
+    let outcomes: Vec<_> = report.tasks.iter().map(|task| &task.outcome).collect();
+    assert_eq!(words(&report), ["bitexact"; 5], "{outcomes:?}");
     assert!(report.passed() && report.replayed_on == [device.clone()] && report.captured_on == [device]);
     let compared: Vec<u64> =
         report.tasks.iter().flat_map(|t| &t.outputs).map(|output| output.compared).collect();

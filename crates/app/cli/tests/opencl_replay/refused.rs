@@ -32,10 +32,10 @@ fn launches_after_a_hang_or_crash_still_run() {
     });
     let config = ReplayConfig { stall_timeout: Some(Duration::from_secs(5)), ..made.config() };
     let report = tensortap::replay(&config).unwrap();
-    let told: Vec<_> = report.tasks.iter().map(|task| reason(&task.outcome)).collect();
-    assert!(told[0].0 == "failed" && told[0].1.contains("it crashed: its process"), "{told:?}");
-    assert_eq!(told[2], ("failed", "it did not complete within 5 s".to_owned()), "{told:?}");
-    assert_eq!([told[1].0, told[3].0], ["bitexact"; 2], "{told:?}");
+    let outcomes: Vec<_> = report.tasks.iter().map(|task| reason(&task.outcome)).collect();
+    assert!(outcomes[0].0 == "failed" && outcomes[0].1.contains("it crashed: its process"), "{outcomes:?}");
+    assert_eq!(outcomes[2], ("failed", "it did not complete within 5 s".to_owned()), "{outcomes:?}");
+    assert_eq!([outcomes[1].0, outcomes[3].0], ["bitexact"; 2], "{outcomes:?}");
     // The crash comes first, so the hanging launch does not run again.
     let one = ReplayConfig { max_device_failures: Some(1), ..config };
     let report = tensortap::replay(&one).unwrap();
@@ -69,14 +69,17 @@ fn names_what_is_missing() {
         saxpy(recorder, kernel, [16, 0, 0], [0; 3], 2.0, 16, false);
     });
     let report = made.replay();
-    let told: Vec<_> = report.tasks.iter().map(|task| reason(&task.outcome)).collect();
+    let outcomes: Vec<_> = report.tasks.iter().map(|task| reason(&task.outcome)).collect();
     assert!(
-        told[0].0 == "refused" && told[0].1.contains("driver object (image, sampler or pipe)"),
-        "{told:?}"
+        outcomes[0].0 == "refused" && outcomes[0].1.contains("driver object (image, sampler or pipe)"),
+        "{outcomes:?}"
     );
-    assert!(told[1].0 == "refused" && told[1].1.contains("declares 4 arguments, but 1 were"), "{told:?}");
-    assert!(told[2].0 == "refused" && told[2].1.contains("CL_INVALID_KERNEL_NAME"), "{told:?}");
-    assert_eq!(told[3].0, "bitexact");
+    assert!(
+        outcomes[1].0 == "refused" && outcomes[1].1.contains("declares 4 arguments, but 1 were"),
+        "{outcomes:?}"
+    );
+    assert!(outcomes[2].0 == "refused" && outcomes[2].1.contains("CL_INVALID_KERNEL_NAME"), "{outcomes:?}");
+    assert_eq!(outcomes[3].0, "bitexact");
     let module = Dump::open(&made.dump()).unwrap().modules().remove(0);
     let file = made.dump().join(module.file().unwrap());
     let image = fs::read_to_string(&file).unwrap();
@@ -229,11 +232,15 @@ fn finds_content_by_its_hash() {
     let mut config = ReplayConfig::new(&dump, tensortap_cli::scenes());
     config.device_executable = Some(executable());
     let report = tensortap::replay(&config).unwrap();
-    let told: Vec<_> = report.tasks.iter().map(|task| reason(&task.outcome)).collect();
-    assert_eq!([told[0].0, told[1].0, told[2].0], ["bitexact", "bitexact", "refused"], "{told:?}");
+    let outcomes: Vec<_> = report.tasks.iter().map(|task| reason(&task.outcome)).collect();
+    assert_eq!(
+        [outcomes[0].0, outcomes[1].0, outcomes[2].0],
+        ["bitexact", "bitexact", "refused"],
+        "{outcomes:?}"
+    );
     assert!(
-        told[2].1.contains("argument 0 would be zeros: its content before the launch is unknown"),
-        "{told:?}"
+        outcomes[2].1.contains("argument 0 would be zeros: its content before the launch is unknown"),
+        "{outcomes:?}"
     );
 }
 

@@ -77,10 +77,10 @@ fn rejected_threads_and_calls_are_losses() {
     let output = bench.recorded("--dump-threads 1", "too_many").output().unwrap();
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(0), "{said}");
-    let told = "2 times a thread could not record because too many threads record at once (--dump-threads N), 1 call rejected, the first because: argument 65535: \
+    let losses = "2 times a thread could not record because too many threads record at once (--dump-threads N), 1 call rejected, the first because: argument 65535: \
                 a task has at most 65535 arguments, counted from 0";
-    assert!(said.contains(&format!("the dumps are incomplete: {told}")), "{said}");
-    assert!(said.contains(&format!("  losses    {told}\n")), "{said}");
+    assert!(said.contains(&format!("the dumps are incomplete: {losses}")), "{said}");
+    assert!(said.contains(&format!("  losses    {losses}\n")), "{said}");
     let run = bench.run_file();
     assert_eq!((run.processes[0].threads_refused, run.processes[0].calls_refused), (2, 1));
     assert!(run.processes[0].first_refusal.as_ref().unwrap().starts_with("argument 65535"), "{run:?}");

@@ -121,8 +121,8 @@ fn steps_queues_source_lines_and_processes_are_reported() {
         assert!(page.contains(line), "{page}");
     }
     let page = recorded.json(&format!("show run 2@0x4 --pid {first}"));
-    let told = (&page["step_name"], &page["queue"], &page["source"]);
-    assert_eq!(told, (&"iteration 1".into(), &"stream 7".into(), &"program.c:17".into()), "{page}");
+    let fields = (&page["step_name"], &page["queue"], &page["source"]);
+    assert_eq!(fields, (&"iteration 1".into(), &"stream 7".into(), &"program.c:17".into()), "{page}");
     assert_eq!(page["arguments"][0]["arg_name"], "state", "{page}");
 
     let csv =
@@ -143,8 +143,8 @@ fn steps_queues_source_lines_and_processes_are_reported() {
         let of_first = records.iter().filter(|record| record["pid"] == first).count();
         assert_eq!((records.len(), of_first), (36, 12), "{document}");
         let last = &records[11];
-        let told = (&last["step_name"], &last["queue"], &last["source"]);
-        assert_eq!(told, (&"iteration 2".into(), &"stream 7".into(), &"program.c:17".into()), "{last}");
+        let fields = (&last["step_name"], &last["queue"], &last["source"]);
+        assert_eq!(fields, (&"iteration 2".into(), &"stream 7".into(), &"program.c:17".into()), "{last}");
     }
     let none = recorded.call(&["list", "run", "--task", "9@0x6", "--pid", &first.to_string()]);
     assert!(String::from_utf8_lossy(&none.stdout).contains("task 9@0x6"), "{none:?}");
@@ -230,7 +230,7 @@ fn unsuccessful_requests_are_answered_with_a_hint() {
     assert_eq!(refused(&["list", "run", "--task", "x@1"], "has no task or kernel `x@1`"), Some(2));
 }
 
-/// A program that closes its session unless told otherwise, and ends with a status.
+/// A program that closes its session unless fields otherwise, and ends with a status.
 const LEAVING: &str = r#"
 #include <tensortap_record.h>
 #include <stdlib.h>

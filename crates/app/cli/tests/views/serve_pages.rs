@@ -160,9 +160,9 @@ fn all_views_of_a_run_work_in_a_browser() {
         .args(["show", wrong, &record.to_string(), "--slice", "1:3,-2:"])
         .output()
         .expect("it runs");
-    let told = String::from_utf8_lossy(&out.stdout).into_owned();
+    let printed = String::from_utf8_lossy(&out.stdout).into_owned();
     for number in shown.as_array().expect("numbers") {
-        assert!(told.contains(number.as_str().expect("text")), "{number} is none of\n{told}");
+        assert!(printed.contains(number.as_str().expect("text")), "{number} is none of\n{page}");
     }
     assert!(
         browser.run("return location.hash").as_str().is_some_and(|hash| hash.contains("slice=1%3A3%2C-2%3A"))
