@@ -450,7 +450,7 @@ fn unmatched_items(
 ) -> Vec<UnmatchedItem> {
     let task = |graph: &TaskGraph, place: usize, whose: &str| {
         let task = graph.task(place);
-        let kernels = task.kernel_names().join("+");
+        let kernels = task.short_kernel_names();
         let name = task.task_name().filter(|_| kernels.is_empty()).unwrap_or(&kernels);
         let called = if name.is_empty() { String::new() } else { format!(" ({name})") };
         format!("{whose} task {:#x}{called}", task.task_id)

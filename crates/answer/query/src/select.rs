@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use tensortap::analysis::graph::load;
 use tensortap::format::{
-    ArgumentKind, Dump, FormatError, Record, RunInfo, TaskChoice, func_ids, is_pattern, numbered,
+    ArgumentKind, Dump, FormatError, Record, RunInfo, TaskChoice, func_ids, is_pattern, numbered, short_name,
 };
 use tensortap::{DType, DumpStage, UnknownName};
 
@@ -195,7 +195,8 @@ fn kernels(info: &RunInfo, names: &[String]) -> Result<Vec<u32>, QueryError> {
 }
 
 fn unknown_kernel(info: &RunInfo, name: &str) -> QueryError {
-    let known: Vec<_> = info.kernels.iter().map(|kernel| printable(&kernel.name)).collect();
+    let known: Vec<_> = info.kernels.iter().map(|kernel| short_name(&kernel.name)).collect();
+    let known: Vec<_> = known.iter().map(|name| printable(name)).collect();
     QueryError::Unknown(UnknownName::new("kernel", name, known.iter().map(AsRef::as_ref)))
 }
 

@@ -1,11 +1,13 @@
 //! Texts for tasks, records and dumps, shared by all tables and messages.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
 use tensortap::format::{
-    ArgumentKind, Dump, Launch, Loss, PayloadState, Record, RunInfo, ScalarValue, Tail, Task, quoted,
+    ArgumentKind, Dump, Launch, Loss, PayloadState, Record, RunInfo, ScalarValue, Tail, Task, full_name,
+    quoted, short_name,
 };
 use tensortap::scene::FaultKind;
 use tensortap::{DumpStage, GoldenVerdict};
@@ -133,9 +135,29 @@ pub fn arg_words(task: Task<'_>, arg_index: u16) -> String {
     format!("argument {arg_index}{}", name.unwrap_or_default())
 }
 
-/// Kernel names joined by `+`; `-` if there are none.
+/// Short kernel names joined by `+`; `-` if there are none.
+///
+/// ```
+/// use tensortap_query::words::kernels_text;
+/// assert_eq!(kernels_text(&["softmax", "_ZN3gpu4fillIfEEvPT_i"]), "softmax+fill<float>");
+/// ```
 pub fn kernels_text(names: &[impl AsRef<str>]) -> String {
-    let names: Vec<_> = names.iter().map(|name| printable(name.as_ref())).collect();
+    joined(names, |name| short_name(name))
+}
+
+/// Complete kernel names joined by `+`, as in the source of the kernels; `-` if there are none.
+pub fn full_kernels_text(names: &[impl AsRef<str>]) -> String {
+    joined(names, |name| full_name(name))
+}
+
+/// The complete names of kernels if one differs from its symbol; else none.
+pub(crate) fn full_names(symbols: &[String]) -> Vec<String> {
+    let names: Vec<String> = symbols.iter().map(|symbol| full_name(symbol).into_owned()).collect();
+    if names == symbols { Vec::new() } else { names }
+}
+
+fn joined<'n>(names: &'n [impl AsRef<str>], form: impl Fn(&'n str) -> Cow<'n, str>) -> String {
+    let names: Vec<String> = names.iter().map(|name| printable(&form(name.as_ref())).into_owned()).collect();
     if names.is_empty() { "-".into() } else { names.join("+") }
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use tensortap_abi::SLOTS_PER_TASK;
-use tensortap_format::word_fits;
+use tensortap_format::kernel_fits;
 
 /// Kernel number in the region's filter that represents all kernels selected by name.
 pub const MATCHED_BY_NAME: u32 = 255;
@@ -27,7 +27,7 @@ impl KernelNameFilter {
 
     /// Notes the number and name of a kernel.
     pub fn see(&self, func_id: u32, name: &str) {
-        if self.patterns.iter().any(|pattern| word_fits(pattern, name)) {
+        if self.patterns.iter().any(|pattern| kernel_fits(pattern, name)) {
             self.known.write().unwrap_or_else(PoisonError::into_inner).insert(func_id);
         }
     }

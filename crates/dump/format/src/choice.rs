@@ -1,6 +1,7 @@
 //! Selects tasks and kernels by number, name or pattern. The only place that parses such words.
 
 use crate::KernelInfo;
+use crate::symbol::kernel_fits;
 
 /// A choice of tasks by number or by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +45,7 @@ pub fn task_fits(
 ) -> bool {
     let fits = |word: &str| {
         task_name.is_some_and(|name| word_fits(word, name))
-            || kernels.iter().any(|kernel| word_fits(word, kernel.as_ref()))
+            || kernels.iter().any(|kernel| kernel_fits(word, kernel.as_ref()))
     };
     let word = path_word(word);
     let within = |path| match word.rsplit_once('/') {
@@ -110,9 +111,9 @@ pub fn name_fits(pattern: &str, name: &str) -> bool {
             }
             Some(&c) if c == '?' || c == name[n] => (p, n) = (p + 1, n + 1),
             _ => {
-                let Some((behind_star, later)) = retry else { return false };
-                retry = Some((behind_star, later + 1));
-                (p, n) = (behind_star, later);
+                let Some((after_star, later)) = retry else { return false };
+                retry = Some((after_star, later + 1));
+                (p, n) = (after_star, later);
             }
         }
     }
@@ -125,7 +126,7 @@ pub fn is_pattern(name: &str) -> bool {
     name.contains(['*', '?'])
 }
 
-/// The kernels that match a name, a pattern or a number; empty if none does.
+/// The kernels that match a name (see [`kernel_fits`]), a pattern or a number; empty if none does.
 ///
 /// ```
 /// use tensortap_format::{KernelInfo, func_ids};
@@ -138,9 +139,7 @@ pub fn is_pattern(name: &str) -> bool {
 #[must_use]
 pub fn func_ids(kernels: &[KernelInfo], wanted: &str) -> Vec<u32> {
     let wanted = wanted.trim();
-    let fits = |kernel: &&KernelInfo| {
-        if is_pattern(wanted) { name_fits(wanted, &kernel.name) } else { wanted == kernel.name }
-    };
+    let fits = |kernel: &&KernelInfo| kernel_fits(wanted, &kernel.name);
     let named: Vec<u32> = kernels.iter().filter(fits).map(|kernel| kernel.func_id).collect();
     if !named.is_empty() {
         return named;

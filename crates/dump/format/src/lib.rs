@@ -58,6 +58,7 @@ mod rewrite;
 mod scalar;
 mod source;
 mod survey;
+mod symbol;
 mod task;
 mod types;
 mod verify;
@@ -90,6 +91,7 @@ pub use repair::{Repair, repair, repair_without_payloads};
 pub use scalar::ScalarValue;
 pub use source::{DumpFormat, SkipReason, SkippedIndex};
 pub use survey::Gap;
+pub use symbol::{full_name, kernel_fits, short_name};
 pub use task::{
     AllocationEvent, Argument, ArgumentFacts, ArgumentRecord, ArgumentSnapshot, Assembler, DispatchFacts,
     DispatchFinish, DispatchTimes, Launch, PendingTask, RecordingThread, Task, TaskFacts, TaskKey, TaskPart,

@@ -23,6 +23,7 @@ pub use facts::{
     TaskFacts, TaskKey,
 };
 
+use crate::symbol::short_name;
 use crate::{ArgumentKind, Edge, KernelInfo, Names, dispatch_id};
 
 /// An argument of a task.
@@ -181,6 +182,14 @@ impl<'t> Task<'t> {
     #[must_use]
     pub fn kernel_names(&self) -> Vec<String> {
         self.facts().func_ids().map(|id| self.tasks.kernel_name(id)).collect()
+    }
+
+    /// Short names of its kernels, joined by `+`; empty if it runs none. See [`short_name`].
+    #[must_use]
+    pub fn short_kernel_names(&self) -> String {
+        let names: Vec<String> =
+            self.kernel_names().iter().map(|name| short_name(name).into_owned()).collect();
+        names.join("+")
     }
 
     /// The kernels that it runs.

@@ -158,7 +158,7 @@ fn describe(
 
 /// The kernels of a task, or its name if it has none.
 fn task_text(task: Task<'_>) -> String {
-    let kernels = task.kernel_names().join("+");
+    let kernels = task.short_kernel_names();
     match task.task_name().filter(|_| kernels.is_empty()) {
         Some(name) => name.to_owned(),
         None => kernels,

@@ -208,8 +208,9 @@ fn recorded_contents(task: Task<'_>) -> u64 {
 
 /// The kernels of a task, else its name, else its operation.
 pub(super) fn kernels_of(task: Task<'_>) -> String {
-    match &task.kernel_names()[..] {
-        [] => task.task_name().unwrap_or(task.facts().operation.name()).to_owned(),
-        kernels => kernels.join("+"),
+    let kernels = task.short_kernel_names();
+    if kernels.is_empty() {
+        return task.task_name().unwrap_or(task.facts().operation.name()).to_owned();
     }
+    kernels
 }

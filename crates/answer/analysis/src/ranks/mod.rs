@@ -422,7 +422,7 @@ impl Joiner<'_> {
     /// `task 0x7 (backward) on rank 2`.
     fn task_words(&self, at: RankTask) -> String {
         let task = self.ranks[at.rank].blame.graph.task(at.task);
-        let kernels = task.kernel_names().join("+");
+        let kernels = task.short_kernel_names();
         let step = if task.step == 0 { String::new() } else { format!("{}@", task.step) };
         format!("task {step}{:#x} ({kernels}) on {}", task.task_id, self.ranks[at.rank].name)
     }

@@ -1,6 +1,6 @@
 //! Finds collectives by name.
 
-use tensortap_format::Task;
+use tensortap_format::{Task, short_name};
 
 /// Names of well-known collectives.
 const KNOWN: &str = "all_reduce|allreduce|all_gather|reduce_scatter|broadcast|all_to_all|barrier|nccl*";
@@ -46,7 +46,7 @@ impl CollectiveNames {
     }
 
     fn is_match(&self, name: &str) -> bool {
-        let name = plain_name(name).to_ascii_lowercase();
+        let name = short_name(name).to_ascii_lowercase();
         self.patterns.iter().any(|pattern| fits(pattern.as_bytes(), name.as_bytes()))
     }
 }
@@ -55,14 +55,6 @@ impl CollectiveNames {
 pub(super) fn has_equal_results(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     EQUAL_RESULTS.iter().any(|known| name.contains(known))
-}
-
-/// A C++ name without its mangling: `ncclDevKernel` for `_Z13ncclDevKernelv`.
-fn plain_name(name: &str) -> &str {
-    let Some(mangled) = name.strip_prefix("_Z") else { return name };
-    let digits = mangled.len() - mangled.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
-    let length = mangled[..digits].parse().unwrap_or(0);
-    mangled[digits..].get(..length).filter(|plain| !plain.is_empty()).unwrap_or(name)
 }
 
 /// Whether a pattern fits a whole text. Takes at most as many steps as the product of both lengths.

@@ -25,6 +25,7 @@ use crate::blame::{BlameReport, Culprit, Listing, NO_CODE, NextStep, OutsideReco
 use crate::blame_words::{likely_words, stopped_words};
 use crate::kind_words::KindDocument;
 use crate::wiring_words::wiring_words;
+use crate::words::full_names;
 
 /// The document of a blame.
 #[derive(Serialize)]
@@ -114,6 +115,9 @@ struct TaskDocument {
     scope: Option<String>,
     task_name: Option<String>,
     kernels: Vec<String>,
+    /// The names of `kernels` as in their source, if they are symbols of C++ or Rust.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    full_names: Vec<String>,
     /// For a task that is wrong here: the kernels of the wrong slots if known, else all kernels.
     wrong_kernels: Vec<String>,
     label: &'static str,
@@ -259,6 +263,7 @@ fn task(report: &BlameReport<'_>, place: usize) -> TaskDocument {
         scope: task.scope().map(str::to_owned),
         task_name: task.task_name().map(str::to_owned),
         kernels: task.kernel_names(),
+        full_names: full_names(&task.kernel_names()),
         wrong_kernels: blame.wrong_kernels(place),
         label: finding.label.name(),
         arg_index: finding.arg_index,

@@ -22,7 +22,7 @@ use crate::number::{bytes, time};
 use crate::observed::not_decided;
 use crate::show::Histogram;
 use crate::task::{ArgPage, ArgSnapshot, Neighbor, TaskComparison, TaskPage};
-use crate::words::{arg_words, launch_text, record_name, scalar_text, step_task, task_words};
+use crate::words::{arg_words, full_names, launch_text, record_name, scalar_text, step_task, task_words};
 
 /// The document of a task and its neighbors.
 #[derive(Serialize)]
@@ -37,6 +37,9 @@ pub struct TaskPageDocument<'a> {
     scope: Option<&'a str>,
     task_name: Option<&'a str>,
     kernels: Vec<String>,
+    /// The names of `kernels` as in their source, if they are symbols of C++ or Rust.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    full_names: Vec<String>,
     block_num: Option<u32>,
     /// Nanoseconds after the start of the dump's first task; null if the dump has no times.
     started_ns: Option<u64>,
@@ -280,6 +283,7 @@ impl<'a> TaskPageDocument<'a> {
             scope: task.scope(),
             task_name: task.task_name(),
             kernels: task.kernel_names(),
+            full_names: full_names(&task.kernel_names()),
             block_num: task.block_count(),
             started_ns: nanoseconds(times.started),
             started_text: times.started.map(time),

@@ -5,7 +5,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use tensortap::UnknownName;
 use tensortap::format::{
-    Dump, FormatError, Names, Record, TaskKey, func_ids, is_pattern, scope_fits, task_fits, word_fits,
+    Dump, FormatError, Names, Record, TaskKey, func_ids, is_pattern, kernel_fits, scope_fits, short_name,
+    task_fits, word_fits,
 };
 
 use super::text::{KEYS, NAN};
@@ -92,8 +93,9 @@ pub fn unknown_task(name: &str, dump: &Dump) -> QueryError {
     {
         return QueryError::Unknown(UnknownName::new("selector", key, KEYS.into_iter().chain([NAN])));
     }
-    let kernels = dump.info().kernels.iter().map(|kernel| kernel.name.as_str());
-    unknown("task or kernel", name, kernels.chain(dump.all_task_names().filter_map(|names| names.task_name)))
+    let kernels: Vec<_> = dump.info().kernels.iter().map(|kernel| short_name(&kernel.name)).collect();
+    let tasks = dump.all_task_names().filter_map(|names| names.task_name);
+    unknown("task or kernel", name, kernels.iter().map(AsRef::as_ref).chain(tasks))
 }
 
 /// The error for an unknown name, with a suggestion and the first known names.
@@ -172,7 +174,7 @@ impl NamedArgs {
 fn is_declared(word: &str, dump: &Dump) -> bool {
     dump.info().kernels.iter().any(|kernel| {
         let has = |arg: &str| kernel.arg_names.iter().any(|name| !name.is_empty() && word_fits(arg, name));
-        has(word) || word.rsplit_once('.').is_some_and(|(of, arg)| word_fits(of, &kernel.name) && has(arg))
+        has(word) || word.rsplit_once('.').is_some_and(|(of, arg)| kernel_fits(of, &kernel.name) && has(arg))
     })
 }
 
@@ -191,7 +193,7 @@ fn unknown_arg(name: &str, dump: &Dump) -> Result<QueryError, FormatError> {
 
 /// Whether a word matches an argument: `scores`, `softmax.scores`, or patterns of either.
 fn arg_fits(word: &str, name: &str, record: &Record, dump: &Dump) -> bool {
-    let runs = |kernel: &str| record.func_ids().any(|id| word_fits(kernel, &dump.info().kernel_name(id)));
+    let runs = |kernel: &str| record.func_ids().any(|id| kernel_fits(kernel, &dump.info().kernel_name(id)));
     word_fits(word, name)
         || word.rsplit_once('.').is_some_and(|(kernel, arg)| word_fits(arg, name) && runs(kernel))
 }

@@ -1,7 +1,7 @@
 //! Finds tasks by id, kernel, name or scope path.
 
 use tensortap::UnknownName;
-use tensortap::format::{Task, Tasks};
+use tensortap::format::{Task, Tasks, full_name, short_name};
 
 use crate::QueryError;
 use crate::ids::{parse_id, parse_task};
@@ -53,7 +53,11 @@ fn leads_to(path: &[String], task: Task<'_>) -> bool {
 fn leads(path: &[String], scope: Option<&str>, task_name: Option<&str>, kernels: &[String]) -> bool {
     let Some((last, before)) = path.split_last() else { return false };
     let is_called = |name: &str| plain(name) == *last;
-    if !task_name.is_some_and(is_called) && !kernels.iter().any(|name| is_called(name)) {
+    if !task_name.is_some_and(is_called)
+        && !kernels
+            .iter()
+            .any(|name| is_called(name) || is_called(&short_name(name)) || is_called(&full_name(name)))
+    {
         return false;
     }
     let mut scopes = scope_path(scope.unwrap_or_default()).into_iter();
@@ -75,7 +79,7 @@ fn missing(tasks: &Tasks, text: &str, rest: &str) -> QueryError {
     let mut known: Vec<String> = Vec::new();
     for task in tasks.iter() {
         known.extend(task.task_name().map(String::from));
-        known.extend(task.kernel_names());
+        known.extend(task.kernel_names().iter().map(|name| short_name(name).into_owned()));
     }
     known.sort_unstable();
     known.dedup();

@@ -11,7 +11,7 @@ use crate::module_words::module_words;
 use crate::number::{bytes, grouped, significant, time};
 use crate::observed::{ambiguity_words, role_word, unattributed_words};
 use crate::words::{
-    arg_words, kernels_text, launch_text, printable, scalar_text, sizes_text, step_task, task_title,
+    arg_words, full_kernels_text, launch_text, printable, scalar_text, sizes_text, step_task, task_title,
     task_words,
 };
 use crate::wrap::shorten;
@@ -34,7 +34,7 @@ pub fn page_head(graph: &TaskGraph, page: &TaskPage<'_>, label: Option<&str>) ->
     // Copies, fills and host operations have only a name.
     let (called, title) = match title {
         Some(title) if kernels.is_empty() => (title, None),
-        title => (kernels_text(&kernels), title),
+        title => (full_kernels_text(&kernels), title),
     };
     let mut text = format!("task {id}: {called}\n");
     let mut fact = |label: &str, fact: &str| {

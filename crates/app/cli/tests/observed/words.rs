@@ -88,3 +88,37 @@ fn observations_are_the_same_without_the_index() {
     std::fs::remove_file(dump.join("tensor_dump.idx")).unwrap();
     assert_eq!(of(&dump), with);
 }
+
+#[test]
+fn kernels_have_short_names_in_tables_and_full_names_on_their_page() {
+    const SYMBOL: &str =
+        "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIbEESt5arrayIPcLm1EEEEviT0_T1_";
+    const FULL: &str = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<bool>, \
+                        std::array<char*, (unsigned long)1> >(int, at::native::FillFunctor<bool>, \
+                        std::array<char*, (unsigned long)1>)";
+    let dir = tempfile::tempdir().unwrap();
+    let recorded = |name: &str, value: u8| {
+        let mut program = Program::new(&dir.path().join(name));
+        let buffer = program.buffer(&[0; N], MemorySpace::Host);
+        program.write(on("one"), Range(buffer, 0, N), &[0; N]);
+        program.launch(SYMBOL, on("one"), &[Range(buffer, 0, N)], |memory| memory[buffer].fill(value));
+        program.end()
+    };
+    let (dump, golden) = (recorded("dump", 1), recorded("golden", 2));
+    let (dump, golden) = (dump.to_str().unwrap(), golden.to_str().unwrap());
+    for selector in ["FillFunctor<bool>", "*Fill*", SYMBOL] {
+        let (_, table) = call(dir.path(), &["list", dump, "--func", selector]);
+        assert!(table.contains("FillFunctor<bool>") && !table.contains("_ZN"), "{table}");
+    }
+    let (_, page) = call(dir.path(), &["show", dump, "FillFunctor<bool>"]);
+    assert!(page.contains(FULL), "{page}");
+    let page = document(dir.path(), &["show", dump, SYMBOL]);
+    assert_eq!((&page["kernels"][0], &page["full_names"][0]), (&SYMBOL.into(), &FULL.into()), "{page:#}");
+    let (_, blamed) = call(dir.path(), &["blame", dump, "--golden", golden]);
+    let blamed = common::unwrapped(&blamed);
+    assert!(blamed.contains("(FillFunctor<bool>) is wrong here"), "{blamed}");
+    assert!(!blamed.contains("_ZN"), "{blamed}");
+    let document = document(dir.path(), &["blame", dump, "--golden", golden]);
+    let wrong = document["tasks"].as_array().unwrap().iter().find(|task| task["label"] == "wrong_here");
+    assert_eq!(wrong.unwrap()["full_names"][0], FULL);
+}

@@ -64,7 +64,7 @@ fn a_host_watches<O: LeaseOrderings + 'static>(copies: bool) {
         Watcher::<_, O>::with_orderings(&shared.word).look()
     };
     if returned.unwrap() == Tenancy::Returned {
-        assert_eq!(shared.behind.read(), 1);
+        assert_eq!(shared.guarded.read(), 1);
     }
     holder.join().unwrap();
 }

@@ -106,10 +106,10 @@ fn a_device_buffer_must_be_in_device_memory_and_may_end_at_its_end() {
     // The view covers elements 0 to 29: 120 bytes.
     let last = TensorRecord { address: BOUNDS.memory.end() - 120, ..tensor() };
     assert_eq!(fault(last), None);
-    let behind = TensorRecord { address: last.address + 1, ..last };
-    assert_eq!(fault(behind), Some(RecordFault::Address));
-    assert_eq!(fault(TensorRecord { space: MemorySpace::Host as u8, ..behind }), None);
-    let nowhere = TensorRecord { space: MemorySpace::Host as u8, address: u64::MAX - 100, ..behind };
+    let past_end = TensorRecord { address: last.address + 1, ..last };
+    assert_eq!(fault(past_end), Some(RecordFault::Address));
+    assert_eq!(fault(TensorRecord { space: MemorySpace::Host as u8, ..past_end }), None);
+    let nowhere = TensorRecord { space: MemorySpace::Host as u8, address: u64::MAX - 100, ..past_end };
     assert_eq!(fault(nowhere), Some(RecordFault::Address));
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use tensortap::RecordingReport;
-use tensortap::format::{Dump, word_fits};
+use tensortap::format::{Dump, kernel_fits, short_name};
 use tensortap_query::words::printable;
 
 /// Kernels that the warning lists.
@@ -17,13 +17,13 @@ pub fn warning(report: &RecordingReport, funcs: &[String]) -> Option<String> {
     }
     let kernels = kernels(report);
     let matches =
-        |func: &String| func.parse::<u32>().is_ok() || kernels.iter().any(|kernel| word_fits(func, kernel));
+        |func: &String| func.parse::<u32>().is_ok() || kernels.iter().any(|kernel| kernel_fits(func, kernel));
     let missing: Vec<&str> = funcs.iter().filter(|func| !matches(func)).map(String::as_str).collect();
     if missing.is_empty() {
         return None;
     }
     let mut known: Vec<String> =
-        kernels.iter().take(NAMED).map(|kernel| printable(kernel).into_owned()).collect();
+        kernels.iter().take(NAMED).map(|kernel| printable(&short_name(kernel)).into_owned()).collect();
     if kernels.len() > NAMED {
         known.push(format!("and {} more", kernels.len() - NAMED));
     }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use tensortap::DumpLevel;
 use tensortap::TaskId;
-use tensortap::format::{ArgumentKind, DispatchFacts, Dump, Loss, Names, PayloadState, Record};
+use tensortap::format::{ArgumentKind, DispatchFacts, Dump, Loss, Names, PayloadState, Record, full_name};
 use tensortap::values::Element;
 
 use tensortap_query::RelatedRecords;
@@ -64,7 +64,7 @@ fn task(dump: &Dump, record: &Record) -> String {
     let ring = if id.ring() > 0 { format!(" (ring {}, {})", id.ring(), id.local()) } else { String::new() };
     let funcs: Vec<String> = record
         .func_ids()
-        .map(|func| format!("{} (func {func})", printable(&dump.info().kernel_name(func))))
+        .map(|func| format!("{} (func {func})", printable(&full_name(&dump.info().kernel_name(func)))))
         .collect();
     let runs = if funcs.is_empty() { String::new() } else { format!(", runs {}", funcs.join(" + ")) };
     format!("{id}{ring}{runs}")
