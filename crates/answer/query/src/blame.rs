@@ -4,8 +4,8 @@ use std::path::Path;
 
 use tensortap::analysis::AnalysisError;
 use tensortap::analysis::blame::{
-    Baseline, BaselineKind, Blame, BlameOptions, BlameVerdict, ComparedArg, UnwrittenMemory, UnwrittenShare,
-    VerdictOptions,
+    Baseline, BaselineKind, Blame, BlameOptions, BlameVerdict, ComparedArg, FailureReason, UnwrittenMemory,
+    UnwrittenShare, VerdictOptions,
 };
 use tensortap::analysis::graph::TaskGraph;
 use tensortap::analysis::kind::ErrorKind;
@@ -51,6 +51,8 @@ pub struct OutsideRecord {
     pub unwritten: UnwrittenMemory,
     /// Whether the record counts for the verdict.
     pub counts: bool,
+    /// Whether it is not known if the record counts.
+    pub is_open: bool,
 }
 
 impl OutsideRecord {
@@ -70,6 +72,11 @@ impl OutsideRecord {
         let evidence = evidence_written(&self.compared.outcome, &self.unwritten);
         match (self.unwritten.in_both, self.counts) {
             (UnwrittenShare::All, _) | (_, true) => evidence,
+            (_, false) if self.is_open => {
+                format!(
+                    "{evidence}; the content before the task was not recorded, so the task may have left it alone"
+                )
+            }
             (_, false) => {
                 format!("{evidence}; no cause in this run is known, so it does not count for the verdict")
             }
@@ -171,6 +178,7 @@ impl<'a> BlameReport<'a> {
         match (self.across, self.passes()) {
             (Some(across), passes) => across.verdict(passes),
             (None, true) => RunVerdict::Pass,
+            (None, false) if self.verdict.failure == Some(FailureReason::Undecided) => RunVerdict::Undecided,
             (None, false) => RunVerdict::Fail,
         }
     }
@@ -339,7 +347,7 @@ pub fn outside(
     place: usize,
 ) -> Result<Vec<OutsideRecord>, AnalysisError> {
     let one = |compared: &ComparedArg| {
-        let counts = blame.counts(place, compared);
+        let (counts, is_open) = (blame.counts(place, compared), blame.is_open(place, compared));
         let (compared, unwritten) = blame.as_written(dump, against, place, compared, options)?;
         let compared = &compared;
         // Content that no task wrote, here or in the golden, has no meaningful detail or kind.
@@ -351,11 +359,12 @@ pub fn outside(
                 kind: None,
                 unwritten,
                 counts,
+                is_open,
             });
         }
         let detail = blame.detail(dump, against, place, compared, options)?;
         let kind = blame.kind(dump, against, place, compared, options)?;
-        Ok(OutsideRecord { compared: compared.clone(), detail, kind, unwritten, counts })
+        Ok(OutsideRecord { compared: compared.clone(), detail, kind, unwritten, counts, is_open })
     };
     blame.outside(place).map(one).collect()
 }

@@ -45,6 +45,7 @@ pub(crate) fn headline(report: &BlameReport<'_>) -> String {
         Some(FailureReason::Stopped) => stopped(blame),
         Some(FailureReason::Outside) => cause(blame).unwrap_or_else(|| first_outside(report)),
         Some(FailureReason::Crashed) => crashed(blame),
+        Some(FailureReason::Undecided) => first_open(report),
         Some(FailureReason::NothingJudged) => nothing_judged(report),
         Some(FailureReason::Orchestration) => {
             "the run's own golden failed, but every kernel matches its reference: suspect the orchestration"
@@ -108,6 +109,19 @@ fn first_outside(report: &BlameReport<'_>) -> String {
         "{argument} of {} is outside its rule {}, but no task can be named as the cause{why}",
         name(blame, place),
         stage_phrase(record.stage)
+    )
+}
+
+/// The first record that may count.
+fn first_open(report: &BlameReport<'_>) -> String {
+    let blame = report.blame;
+    let Some((place, at)) = report.verdict.first_outside else { return String::new() };
+    let record = &blame.compared_args[place][at];
+    format!(
+        "{} of {} differs after the task, but content before tasks was not recorded, so it is not known whether the task \
+         wrote it; record both runs with content before and after tasks",
+        arg_words(blame.graph.task(place), record.arg_index),
+        name(blame, place),
     )
 }
 

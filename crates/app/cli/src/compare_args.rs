@@ -23,7 +23,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
 
-    /// Rule for everything else: tolerances of kernel and dtype, or equal bits [default: default; blame --rerun: bitexact, except for kernels of --kernel]
+    /// Rule for records that no rule of --rules matches: tolerances of kernel and dtype, or equal bits [default: default; blame --rerun: bitexact, except for kernels of --kernel]
     #[arg(long, value_name = "PROFILE", value_parser = choice([("default", Profile::Default), ("bitexact", Profile::BitExact)]))]
     profile: Option<Profile>,
 

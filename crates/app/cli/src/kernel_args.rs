@@ -15,7 +15,7 @@ const KERNELS: &str = "Kernels from libraries";
 #[derive(Args)]
 pub struct KernelArgs {
     /// Take this kernel from a shared library [default symbol: kernel_entry]; repeatable. `replay` runs the tasks of
-    /// this kernel unless tasks are named. For dumps of `simpler`, NAME is a kernel or func_id, or a task if the dump
+    /// this kernel, unless you select tasks. For dumps of `simpler`, NAME is a kernel or func_id, or a task if the dump
     /// names no kernels
     #[arg(long, value_name = "NAME=LIB[:SYMBOL]", value_parser = parse_kernel, help_heading = KERNELS)]
     pub kernel: Vec<KernelCode>,

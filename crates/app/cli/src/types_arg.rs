@@ -13,7 +13,7 @@ use crate::output::Output;
 /// The option `--types`.
 #[derive(Args)]
 pub struct TypesArg {
-    /// Read arguments of unknown type as this TOML file says: a table for each kernel (name or pattern), with a line for
+    /// TOML file with the types of arguments of unknown type: a table for each kernel (name or pattern), with a line for
     /// each argument (position or name), such as 2 = "bfloat16[4,512,1024]"
     #[arg(long, value_name = "FILE")]
     types: Option<PathBuf>,

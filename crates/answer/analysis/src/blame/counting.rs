@@ -41,6 +41,22 @@ impl Blame {
         !(finding.set_aside.contains(&compared.arg_index) || is_never_written || may_be_value || left_no_mark)
     }
 
+    /// Whether it is not known if a record outside its rule counts: it shows content after a task, the dump does not show
+    /// whether the task wrote it, and the content before the task was not recorded. So it may be what the task left alone.
+    #[must_use]
+    pub fn is_open(&self, task: usize, compared: &ComparedArg) -> bool {
+        let lacks_before = |arg: Argument<'_>| !arg.role_known && arg.hash_before().is_none();
+        let node = self.graph.task(task);
+        compared.stage == DumpStage::AfterCompletion
+            && !self.counts(task, compared)
+            && !self.findings[task].set_aside.contains(&compared.arg_index)
+            && node.argument(compared.arg_index).is_some_and(|arg| {
+                !arg.is_scalar()
+                    && (lacks_before(arg)
+                        || self.partner_argument(task, arg.arg_index).is_some_and(lacks_before))
+            })
+    }
+
     /// The same argument of the golden's task.
     fn partner_argument(&self, task: usize, arg_index: u16) -> Option<Argument<'_>> {
         let partner = (*self.matching.partner.get(task)?)?;

@@ -34,6 +34,9 @@ pub enum FailureReason {
     Orchestration,
     /// The run's own golden failed, but every kernel that has a reference matches it.
     KernelsWithoutReference,
+    /// A record outside its rule may count: the dump does not show whether its task wrote it. This is no FAIL, but the
+    /// comparison does not pass either.
+    Undecided,
     /// No task could be judged.
     NothingJudged,
     /// With `strict`: tasks or arrays have no counterpart.
@@ -54,7 +57,8 @@ pub struct BlameVerdict {
     /// Number of records that count and are outside their rules.
     pub outside: usize,
     /// The first task, in the order of reports, with such a record, and the position of the record in
-    /// [`Blame::compared_args`]. Outputs come before inputs.
+    /// [`Blame::compared_args`]. Outputs come before inputs. Without such a record: the first that [may
+    /// count](Blame::is_open).
     pub first_outside: Option<(usize, usize)>,
 }
 
@@ -66,6 +70,7 @@ impl FailureReason {
             FailureReason::Stopped => "stopped",
             FailureReason::Outside => "outside",
             FailureReason::Crashed => "crashed",
+            FailureReason::Undecided => "undecided",
             FailureReason::NothingJudged => "nothing_judged",
             FailureReason::Orchestration => "orchestration",
             FailureReason::KernelsWithoutReference => "kernels_without_reference",
@@ -89,12 +94,19 @@ impl Blame {
     pub fn verdict(&self, options: VerdictOptions) -> BlameVerdict {
         let unknown = self.count(Label::Unknown);
         let (judged, of) = (self.findings.len() - unknown, self.findings.len());
-        let (outside, first_outside) = self.counting_records();
-        let failure = self.failure(options, outside > 0, judged);
+        let (outside, first_outside) = self.first_where(|task, record| self.counts(task, record));
+        let (open, first_open) = self.first_where(|task, record| self.is_open(task, record));
+        let failure = self.failure(options, [outside, open].map(|count| count > 0), judged);
+        let first_outside = first_outside.or(first_open);
         BlameVerdict { failure, judged, of, outside, first_outside }
     }
 
-    fn failure(&self, options: VerdictOptions, is_outside: bool, judged: usize) -> Option<FailureReason> {
+    fn failure(
+        &self,
+        options: VerdictOptions,
+        [is_outside, is_open]: [bool; 2],
+        judged: usize,
+    ) -> Option<FailureReason> {
         // References and reruns compare no inputs, so the record of a race is not among the comparisons.
         let is_raced = self.basis != BaselineKind::Golden && self.count(Label::Raced) > 0;
         if !self.stopped.is_empty() {
@@ -107,6 +119,8 @@ impl Blame {
             Some(FailureReason::Orchestration)
         } else if self.suspects_unjudged() {
             Some(FailureReason::KernelsWithoutReference)
+        } else if is_open {
+            Some(FailureReason::Undecided)
         } else if self.compared == 0 || judged == 0 {
             Some(FailureReason::NothingJudged)
         } else if options.strict {
@@ -155,11 +169,12 @@ impl Blame {
         self.matching.only_first.len() + self.matching.only_second.len() + self.unused_arrays().len()
     }
 
-    /// The number of records that count and are outside their rules, and the first of them.
-    fn counting_records(&self) -> (usize, Option<(usize, usize)>) {
+    /// The number of records outside their rules that meet a condition, and the first of them.
+    fn first_where(&self, is: impl Fn(usize, &ComparedArg) -> bool) -> (usize, Option<(usize, usize)>) {
+        let is = &is;
         let counting = |task: usize| {
             let records = self.compared_args[task].iter().enumerate();
-            records.filter(move |(_, record)| self.counts_outside(task, record))
+            records.filter(move |(_, record)| record.outcome.verdict == Verdict::Outside && is(task, record))
         };
         let mut tasks: Vec<usize> = Vec::new();
         let mut count = 0;
@@ -175,9 +190,5 @@ impl Blame {
             first.map(|(at, _)| (task, at))
         });
         (count, first)
-    }
-
-    fn counts_outside(&self, task: usize, record: &ComparedArg) -> bool {
-        record.outcome.verdict == Verdict::Outside && self.counts(task, record)
     }
 }

@@ -37,7 +37,7 @@ impl<'r> Gatherer<'r> {
             return Ok(OutputEvidence::of(Marks::of_spans(&failing.unwrap_or_else(all), own)));
         }
         if !has_before {
-            return Ok(self.undecided(pair, NEEDS_CONTENT));
+            return self.written_in_one_run(pair, &failing.unwrap_or_else(all));
         }
         let is_left_alone = arg.is_unchanged() && other.is_unchanged();
         let Some(failing) = failing else {
@@ -62,6 +62,27 @@ impl<'r> Gatherer<'r> {
         self.doubt_between(&mut kept, &ours.or(&theirs));
         marks.extend(kept.0);
         Ok(OutputEvidence { is_stale, ..OutputEvidence::of(Marks::joined(marks)) })
+    }
+
+    /// The evidence if only one run recorded the content before the task, or none. Elements that changed there are written.
+    fn written_in_one_run(
+        &mut self,
+        pair: ArgPair<'r>,
+        failing: &Spans,
+    ) -> Result<OutputEvidence, FormatError> {
+        let mut written = Spans::default();
+        for (run, arg) in [(self.ours, pair.arg), (self.golden, pair.other)] {
+            if let ChangedElements::Some(changed) = changed(run, arg)? {
+                written = written.or(&failing.and(&changed));
+            }
+        }
+        if written.is_empty() {
+            return Ok(self.undecided(pair, NEEDS_CONTENT));
+        }
+        let (own, rest) = (ErrorOrigin::Written(pair.output()), self.evidence.unknown(NEEDS_CONTENT));
+        let mut marks = Marks::of_spans(&written, own).0;
+        marks.extend(Marks::of_spans(&failing.without(&written), rest).0);
+        Ok(OutputEvidence::of(Marks::joined(marks)))
     }
 
     /// Uninitialized elements between elements that the task wrote may have been written too, with what was there before.

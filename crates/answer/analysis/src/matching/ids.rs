@@ -169,14 +169,21 @@ fn has_other_lanes(
     })
 }
 
-/// The ids that agree with all pairs so far, which must be certain.
+/// The ids that agree with all pairs so far, which must be certain, and contradict no pair in `distinct`.
 pub(super) fn trusted_ids(
     first: &TaskGraph,
     second: &TaskGraph,
     certain: impl Iterator<Item = (usize, usize)>,
+    distinct: &[(usize, usize)],
     criteria: &MatchCriteria,
 ) -> TrustedIds {
     let step = criteria.step;
+    let is_contradicted = |&(ours, theirs): &(usize, usize)| {
+        namesake(step, first, first.task(ours), second).is_some_and(|other| other != theirs)
+    };
+    if distinct.iter().any(is_contradicted) {
+        return TrustedIds::None;
+    }
     let mut limits = BTreeMap::new();
     for (ours, theirs) in certain {
         if namesake(step, first, first.task(ours), second) != Some(theirs) {

@@ -171,7 +171,8 @@ impl Matcher<'_> {
             pairing.pair_distinct(by_name[0], by_name[1]);
             Vec::new()
         };
-        let ids = ids::trusted_ids(first, second, pairing.certain_pairs(), &by_shape);
+        let distinct = pairing.distinct_pairs(&by_shape, &exact);
+        let ids = ids::trusted_ids(first, second, pairing.certain_pairs(), &distinct, &by_shape);
         pairing.pair_identities(&ids, &by_shape);
         if !complete.is_whole && matches!(ids, TrustedIds::All) {
             // The other dump lacks the rest.

@@ -179,6 +179,25 @@ impl<'g> Pairing<'g> {
         }
     }
 
+    /// Tasks that only their names distinguish, or what led to them. They need not be pairs, because other tasks may show
+    /// otherwise, but ids that contradict them number the tasks differently.
+    pub fn distinct_pairs(&self, by_shape: &MatchCriteria, exact: &MatchCriteria) -> Vec<(usize, usize)> {
+        if self.complete.lacks_tasks == [true, true] {
+            return Vec::new();
+        }
+        let [colors, others] = self.named_colors(by_shape);
+        let mut pairs = pairs_of_distinct(&colors, &others);
+        pairs.retain(|&(ours, _)| name_of(self.first.task(ours)).is_some());
+        if self.complete.is_whole {
+            let (colors, others) = self.both(
+                || exact.colors_of_origins(self.first, &self.pair_of_first),
+                || exact.colors_of_origins(self.second, &self.pair_of_second),
+            );
+            pairs.extend(pairs_of_distinct(&colors, &others));
+        }
+        pairs
+    }
+
     /// Aligns the tasks of each lane in submission order. Certain pairs stay. With `ties`, also makes pairs
     /// that are not certain.
     pub fn align(&mut self, lanes: &[LanePair], colors: [&[u64]; 2], exact: &MatchCriteria, ties: bool) {
@@ -434,6 +453,21 @@ impl<'g> Pairing<'g> {
     fn unpaired_second(&self) -> impl Iterator<Item = usize> + use<'_, 'g> {
         (0..self.second.len()).filter(|&p| self.pair_of_second[p].is_none())
     }
+}
+
+/// The tasks of each graph whose color only they have.
+fn pairs_of_distinct(colors: &[u64], others: &[u64]) -> Vec<(usize, usize)> {
+    // `None` marks a color that several tasks have.
+    let places = |all: &[u64]| {
+        let mut places: HashMap<u64, Option<usize>> = HashMap::new();
+        for (place, &color) in all.iter().enumerate() {
+            places.entry(color).and_modify(|known| *known = None).or_insert(Some(place));
+        }
+        places
+    };
+    let others = places(others);
+    let pair = |(color, place): (u64, Option<usize>)| Some((place?, (*others.get(&color)?)?));
+    places(colors).into_iter().filter_map(pair).collect()
 }
 
 /// Hash of a task's scope and name; `None` if it has neither.

@@ -333,7 +333,7 @@ fn record(blame: &Blame, task: Task<'_>, compared: &ComparedArg) -> RecordDocume
 fn culprit(report: &BlameReport<'_>, culprit: &Culprit) -> CulpritDocument {
     let task_id = |place: usize| id(report.blame.graph.task(place).task_id);
     let records =
-        culprit.outside.iter().map(|OutsideRecord { compared, detail, kind, unwritten, counts }| {
+        culprit.outside.iter().map(|OutsideRecord { compared, detail, kind, unwritten, counts, .. }| {
             CulpritRecord {
                 stage: compared.stage.name(),
                 arg_index: compared.arg_index,

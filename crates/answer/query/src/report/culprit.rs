@@ -113,7 +113,7 @@ fn record(
     culprit: &Culprit,
     outside: &OutsideRecord,
 ) -> Result<OutsideReport, QueryError> {
-    let OutsideRecord { compared, detail, kind, unwritten, counts } = outside;
+    let OutsideRecord { compared, detail, kind, unwritten, counts, .. } = outside;
     let blame = labeled.found.blame;
     let task = blame.graph.task(culprit.place);
     let arg = task.argument(compared.arg_index);

@@ -40,7 +40,7 @@ enum Benchmark {
     Capture(CaptureArgs),
     /// Cost of recording for a C program: calls without a recorder, and records by size
     Record(RecordArgs),
-    /// Cost of recording: compared with a plain write, with no dump, and per small record
+    /// Cost of recording: compared with a plain write, compared with a run without a dump, and per small record
     Dump(DumpArgs),
     /// Cost of reading: listing many records, statistics compared with plain reads, export compared with a copy
     Read(ReadArgs),

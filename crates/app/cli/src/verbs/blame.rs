@@ -40,21 +40,22 @@ use case::Case;
     tensortap blame wrong_run --golden right_run   run folders: compare each rank with the same rank\n  \
     tensortap blame wrong --golden right --json --only wrong_here --limit 100\n\n\
     Labels: ok, wrong_here, inherited, raced, fed, masked, unknown.\n\
-    Exit status: 0 no record that counts is outside its rule; 1 a record is, a task stopped, nothing could be \
-    judged, a missing rank could decide, or the run failed its own golden although every kernel agrees with its \
-    reference; 2 a dump cannot be read. Tasks that could not be judged fail only with --strict")]
+    Exit status: 0 the verdict is PASS; 1 the verdict is FAIL or UNDECIDED; 2 a dump cannot be read. FAIL means that \
+    a record that counts is outside its rule, a task stopped, nothing could be judged, or the run failed its own \
+    golden although every kernel agrees with its reference. UNDECIDED means that a missing rank could change the \
+    verdict. Tasks that could not be judged cause a FAIL only with --strict")]
 pub struct BlameArgs {
     #[command(flatten)]
     dump: DumpPathArg,
 
     /// Compare with the dump of a correct run on any platform and runtime, or with .npy, .npz or .safetensors arrays (file
     /// or folder) named as by `export`, as TASK.ARGUMENT (softmax.scores), or as outputs of the run. Repeatable with dumps:
-    /// what differs between correct runs is ignored
+    /// differences between correct runs are ignored
     #[arg(long, value_name = "DUMP", conflicts_with = "reference")]
     golden: Vec<PathBuf>,
 
-    /// Names of collectives, whose inputs are those of all ranks of a run: patterns with *, separated by | [default:
-    /// all_reduce|allreduce|all_gather|reduce_scatter|broadcast|all_to_all|barrier|nccl*]
+    /// Names of collectives (tasks whose output depends on the inputs of all ranks): patterns with *, separated by |
+    /// [default: all_reduce|allreduce|all_gather|reduce_scatter|broadcast|all_to_all|barrier|nccl*]
     #[arg(long, value_name = "NAMES", requires = "golden")]
     collective: Option<String>,
 

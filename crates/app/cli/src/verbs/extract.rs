@@ -24,7 +24,7 @@ use tensortap_query::words::kernels_text;
     tensortap extract --task 3 --out cases/mul\n  \
     tensortap extract my_dump --task 0x100000002 --out mul.safetensors\n  \
     tensortap extract --task 3 --out cases/right --expect reference   expect the correct output\n  \
-    tensortap extract --task 3 --out shared --redact   replace contents by noise\n  \
+    tensortap extract --task 3 --out shared --redact   replace contents with noise\n  \
     tensortap extract d --task 1:2 --abi simpler --kernel QK=qk.so --out cases/qk\n  \
     tensortap replay cases\n\n\
     Exit status: 0 written; 2 bad usage, no such task, or part of the task is missing; 3 the case cannot be written")]
@@ -51,7 +51,7 @@ pub struct ExtractArgs {
     #[arg(long, value_name = "WHAT", default_value = "captured", value_parser = choice([ExpectedSource::Captured, ExpectedSource::Reference].map(|expect| (expect_name(expect), expect))))]
     expect: ExpectedSource,
 
-    /// Replace tensor contents by seeded noise of the same range; keep shapes, dtypes, scalars, statistics and hashes
+    /// Replace tensor contents with seeded noise of the same range; keep shapes, dtypes, scalars, statistics and hashes
     #[arg(long)]
     redact: bool,
 

@@ -31,8 +31,8 @@ use crate::whole_file::write_whole;
     tensortap graph my_dump --around softmax --hops 2   the neighborhood of a task\n  \
     tensortap graph my_dump --fold 2 --format mermaid\n  \
     tensortap graph my_dump --format dot | dot -Tpdf > graph.pdf\n\n\
-    A line leads from the task that wrote content to each task that reads it. It is dashed if one task only waits for the \
-    other. With --way it is dotted if the content passes through tasks that are not drawn.")]
+    A line leads from the task that wrote content to each task that reads it. The line is dashed if one task only \
+    waits for the other. With --way, the line is dotted if the content passes through tasks that are not drawn.")]
 pub struct GraphArgs {
     #[command(flatten)]
     dump: DumpPathArg,
@@ -49,7 +49,7 @@ pub struct GraphArgs {
     #[arg(long, value_name = "TASK")]
     around: Option<String>,
 
-    /// Size of the neighborhood in lines from the task
+    /// Size of the neighborhood: largest number of edges from the task
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = whole(0_usize..), requires = "around")]
     hops: usize,
 

@@ -60,9 +60,9 @@ const FEW: u64 = 1000;
     `tensortap list` lists the records. With --json, the elements are in one list, the last axis varying fastest."
 )]
 pub struct ShowArgs {
-    /// Task by id (0x100000002), kernel or name (softmax) or scope path (layer1/k_proj), or record by index (17) or
-    /// TASK/STAGE/ARG (0x100000002/after/2). A dump may precede it [default: the newest under outputs/]; an argument, by
-    /// position or name, may follow dump and task
+    /// Task or record to show. A task: its id (0x100000002), kernel or name (softmax), or scope path (layer1/k_proj). A
+    /// record: its index (17) or TASK/STAGE/ARG (0x100000002/after/2). To choose a dump, name it first [default: the
+    /// newest under outputs/]. To choose an argument, add its position or name after dump and task
     #[arg(value_name = "RECORD", num_args = 0..=3, allow_negative_numbers = true)]
     words: Vec<String>,
     /// Show every value (with --hex: every byte) instead of the corners

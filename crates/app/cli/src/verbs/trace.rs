@@ -27,8 +27,8 @@ use crate::whole_file::write_whole;
     tensortap trace -o run.pftrace                      the newest dump, for ui.perfetto.dev\n  \
     tensortap trace my_dump -o run.json                 as JSON, for chrome://tracing and others\n  \
     tensortap trace my_dump --scope 'layer 1' -o layer.pftrace\n\n\
-    In a dump with dispatches (recorded with --dump-args), dispatches are on the track of their core and tasks on the track \
-    of their scheduler. Otherwise tasks are on the track of the core that they were first dispatched to. Tasks of a \
+    If the dump has dispatches (recorded with --dump-args), dispatches are on the track of their core, and tasks on the \
+    track of their scheduler. Otherwise tasks are on the track of the core of their first dispatch. Tasks of a \
     recorded program are on the tracks of their queues and threads. Each rank is a process.")]
 pub struct TraceArgs {
     #[command(flatten)]

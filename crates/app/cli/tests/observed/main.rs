@@ -11,6 +11,7 @@ mod races;
 mod regions;
 mod right_runs;
 mod sources;
+mod stages;
 mod stopped;
 mod types;
 mod unwritten;

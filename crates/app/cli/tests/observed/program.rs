@@ -49,8 +49,12 @@ impl Program {
 
     /// A program that is recorded into a folder at a dump level.
     pub fn at(folder: &Path, level: DumpLevel) -> Program {
-        let options = FolderOptions { level, ..FolderOptions::default() };
-        let session = Session::in_folder(folder, &options).unwrap();
+        Program::with(folder, &FolderOptions { level, ..FolderOptions::default() })
+    }
+
+    /// A program that is recorded into a folder with options.
+    pub fn with(folder: &Path, options: &FolderOptions) -> Program {
+        let session = Session::in_folder(folder, options).unwrap();
         let recorder = session.thread().unwrap();
         let (memory, spaces, queues) = (Vec::new(), Vec::new(), HashMap::new());
         let kernels = HashMap::new();
