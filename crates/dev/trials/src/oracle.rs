@@ -14,7 +14,8 @@
 //!
 //! # What the verdict must be
 //! - A right run passes if both dumps have everything that some task left: full content, or equal hashes. Noise and errors
-//!   within the tolerance are right.
+//!   within the tolerance are right. It may be `undecided` if content after a task differs and the dumps do not show whether
+//!   the task wrote it: its role is not known, and a dump lacks the content before the task.
 //! - A wrong run fails if both dumps have the content of an element that a task wrote in one of the runs, the
 //!   element is outside its rule, and the two tasks are certainly partners.
 //!
@@ -121,7 +122,8 @@ impl Case<'_> {
             judgment.named_first |= position == 0 && may_be_named;
         }
         let passes = answer.verdict == "pass";
-        judgment.right_run_failed = self.fault.is_right() && !passes && self.is_comparable();
+        let is_accepted = passes || answer.verdict == "undecided" && self.has_unattributed_difference();
+        judgment.right_run_failed = self.fault.is_right() && !is_accepted && self.is_comparable();
         judgment.wrong_run_passed = passes && self.is_visibly_wrong();
         judgment
     }
@@ -228,6 +230,19 @@ impl Case<'_> {
                         _ => left.after == right.after,
                     })
             })
+    }
+
+    /// Whether content after a task differs, and the dumps do not show whether the task wrote it.
+    fn has_unattributed_difference(&self) -> bool {
+        self.pairs().any(|(actual, golden)| {
+            actual.args.iter().zip(&golden.args).enumerate().any(|(arg, (left, right))| {
+                let has_none = |(of_actual, of_golden)| [of_actual, of_golden].contains(&Content::None);
+                !left.role_known
+                    && left.after != right.after
+                    && !has_none(self.content(actual.id, arg, true))
+                    && has_none(self.content(actual.id, arg, false))
+            })
+        })
     }
 
     fn content(&self, id: usize, arg: usize, is_after: bool) -> (Content, Content) {

@@ -223,6 +223,27 @@ fn a_right_run_may_fail_if_nothing_can_be_compared() {
 }
 
 #[test]
+fn a_right_run_may_be_undecided_if_the_writer_of_a_difference_is_not_known() {
+    let right = |program| Trial::new(program, Fault::None, Guilt::default(), |_| {});
+    let only_after = |trial: &mut Trial| trial.facts[1].content.retain(|(_, _, is_after), _| *is_after);
+    // 3 leaves the end of block 4 alone, which has different garbage in both runs.
+    let mut slack = program(Element::I32, false);
+    let Some(Action::Launch { launch, .. }) = slack.actions.last_mut() else { unreachable!("a launch") };
+    launch.args[1].used = 0..ELEMENTS - 4;
+
+    let mut trial = right(slack);
+    let fails = |trial: &Trial, verdict| trial.judge(verdict, &[], None).right_run_failed;
+    assert!(fails(&trial, "undecided"), "the content before the task shows what it wrote");
+    only_after(&mut trial);
+    assert!(!fails(&trial, "undecided"));
+    assert!(fails(&trial, "fail"));
+
+    let mut trial = right(program(Element::I32, false));
+    only_after(&mut trial);
+    assert!(fails(&trial, "undecided"), "nothing differs");
+}
+
+#[test]
 fn uninitialized_memory_feeds_its_reader() {
     let remove = |plan: &mut Plan| {
         plan.program.actions.remove(5);
