@@ -71,8 +71,8 @@ impl RunBlame {
         );
         let rest = match self.joint.first_wrong.len() - 1 {
             0 => String::new(),
-            1 => "; 1 more task has nothing wrong before it".into(),
-            rest => format!("; {} more tasks have nothing wrong before them", grouped(rest as u64)),
+            1 => "; 1 more task has no wrong task before it".into(),
+            rest => format!("; {} more tasks have no wrong task before them", grouped(rest as u64)),
         };
         Some(cause + &rest)
     }

@@ -275,7 +275,7 @@ fn missing_or_more(blame: &Blame, place: usize) -> Option<String> {
     blame.graph.observations().map(|_| format!(": {}", printable(reason)))
 }
 
-/// `108 tasks are wrong here, all softmax; 2 tasks raced: add 1, mul 1`, and how many of them have nothing wrong
+/// `108 tasks are wrong here, all softmax; 2 tasks raced: add 1, mul 1`, and how many of them have no wrong task
 /// before them.
 fn groups(blame: &Blame, roots: &[usize]) -> String {
     let groups = [Label::WrongHere, Label::Raced, Label::Fed].into_iter().filter_map(|label| {
@@ -296,8 +296,8 @@ fn groups(blame: &Blame, roots: &[usize]) -> String {
     });
     let groups = groups.collect::<Vec<_>>().join("; ");
     match blame.first_wrong.len() {
-        1 => format!("{groups}; only the first has nothing wrong before it"),
+        1 => format!("{groups}; only the first has no wrong task before it"),
         first if first == roots.len() => groups,
-        first => format!("{groups}; {} of them have nothing wrong before them", grouped(first as u64)),
+        first => format!("{groups}; {} of them have no wrong task before them", grouped(first as u64)),
     }
 }

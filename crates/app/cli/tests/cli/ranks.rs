@@ -455,7 +455,7 @@ fn two_faults_are_both_named() {
     let expected = [(1, WRONG_STEP, "all_reduce".to_owned()), (3, WRONG_STEP, "optimizer".to_owned())];
     assert_eq!(labeled(&found, NAMED), expected, "{text}");
     assert!(
-        text.starts_with("FAIL: rank 1: ") && text.contains("; 1 more task has nothing wrong before it; "),
+        text.starts_with("FAIL: rank 1: ") && text.contains("; 1 more task has no wrong task before it; "),
         "{text}"
     );
 }
