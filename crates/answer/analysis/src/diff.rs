@@ -198,7 +198,8 @@ pub fn diff_dumps(
     let rows = options.work.map(records, |record| {
         let place = ours.position(record.task_key());
         let other = place.and_then(|p| matching.partner[p]).map(|p| theirs.task(p));
-        let partner = other.and_then(|t| t.argument(record.arg_index));
+        let own = place.and_then(|place| ours.task(place).argument(record.arg_index));
+        let partner = other.zip(own).and_then(|(other, own)| other.counterpart(own));
         let partner = partner.and_then(|a| a.captured(record.stage).copied());
         let rule = rule_of_record(&rules, ours, place, record);
         let kernels = kernels(ours, place);
@@ -323,8 +324,11 @@ fn is_never_written(
     let (mut place, mut arg_index, mut stage) = (place, record.arg_index, record.stage);
     for _ in 0..MAX_TASKS_BACK {
         let (task, partner) = (ours.task(place), matching.partner[place].map(|partner| theirs.task(partner)));
-        let there = partner.and_then(|partner| Some((partner, partner.argument(arg_index)?)));
-        let Some((here, (partner, there))) = task.argument(arg_index).zip(there) else { return Ok(false) };
+        let Some(here) = task.argument(arg_index) else { return Ok(false) };
+        let Some((partner, there)) = partner.and_then(|partner| Some((partner, partner.counterpart(here)?)))
+        else {
+            return Ok(false);
+        };
         if stage == DumpStage::AfterCompletion {
             let is_left_alone = here.is_unchanged() && there.is_unchanged();
             if !is_left_alone

@@ -53,6 +53,8 @@ pub struct OutsideRecord {
     pub counts: bool,
     /// Whether it is not known if the record counts.
     pub is_open: bool,
+    /// Whether it is a scalar.
+    pub is_scalar: bool,
 }
 
 impl OutsideRecord {
@@ -76,6 +78,9 @@ impl OutsideRecord {
                 format!(
                     "{evidence}; the content before the task was not recorded, so the task may have left it alone"
                 )
+            }
+            (_, false) if self.is_scalar => {
+                format!("{evidence}; a scalar does not count for the verdict by itself")
             }
             (_, false) => {
                 format!("{evidence}; no cause in this run is known, so it does not count for the verdict")
@@ -348,6 +353,8 @@ pub fn outside(
 ) -> Result<Vec<OutsideRecord>, AnalysisError> {
     let one = |compared: &ComparedArg| {
         let (counts, is_open) = (blame.counts(place, compared), blame.is_open(place, compared));
+        let is_scalar =
+            blame.graph.task(place).argument(compared.arg_index).is_some_and(|arg| arg.is_scalar());
         let (compared, unwritten) = blame.as_written(dump, against, place, compared, options)?;
         let compared = &compared;
         // Content that no task wrote, here or in the golden, has no meaningful detail or kind.
@@ -360,11 +367,12 @@ pub fn outside(
                 unwritten,
                 counts,
                 is_open,
+                is_scalar,
             });
         }
         let detail = blame.detail(dump, against, place, compared, options)?;
         let kind = blame.kind(dump, against, place, compared, options)?;
-        Ok(OutsideRecord { compared: compared.clone(), detail, kind, unwritten, counts, is_open })
+        Ok(OutsideRecord { compared: compared.clone(), detail, kind, unwritten, counts, is_open, is_scalar })
     };
     blame.outside(place).map(one).collect()
 }

@@ -246,7 +246,7 @@ pub(crate) fn more(blame: &Blame, place: usize) -> String {
 }
 
 /// For a task that got an input from a different task than in the golden: the launch that is missing or
-/// additional. For a task without a kernel, such as a copy from the host: the reason.
+/// additional. For a task without a kernel, such as a copy from the host, or with another scalar: the reason.
 fn missing_or_more(blame: &Blame, place: usize) -> Option<String> {
     let finding = Some(&blame.findings[place]).filter(|finding| finding.label == Label::Fed)?;
     let (golden, task) = (blame.golden.as_ref()?, blame.graph.task(place));
@@ -271,7 +271,8 @@ fn missing_or_more(blame: &Blame, place: usize) -> Option<String> {
             ));
         }
     }
-    let reason = finding.reason.as_deref().filter(|_| task.kernel_names().is_empty())?;
+    let is_scalar = || finding.arg_index.and_then(|at| task.argument(at)).is_some_and(|arg| arg.is_scalar());
+    let reason = finding.reason.as_deref().filter(|_| task.kernel_names().is_empty() || is_scalar())?;
     blame.graph.observations().map(|_| format!(": {}", printable(reason)))
 }
 

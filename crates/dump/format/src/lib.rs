@@ -94,8 +94,8 @@ pub use survey::Gap;
 pub use symbol::{full_name, kernel_fits, short_name};
 pub use task::{
     AllocationEvent, Argument, ArgumentFacts, ArgumentRecord, ArgumentSnapshot, Assembler, DispatchFacts,
-    DispatchFinish, DispatchTimes, Launch, PendingTask, RecordingThread, Task, TaskFacts, TaskKey, TaskPart,
-    Tasks, is_in_steps,
+    DispatchFinish, DispatchTimes, Launch, PendingTask, PointerWord, RecordingThread, Task, TaskFacts,
+    TaskKey, TaskPart, Tasks, is_in_steps,
 };
 pub use types::{ReadType, TypeRule, TypedArg};
 pub use verify::{Findings, ParallelFor, Problem, RecordName, verify, verify_spread};

@@ -8,6 +8,7 @@
 //!
 //! A record finds its task by step and `task_id` only. The recording thread and the time do not matter.
 
+mod argument;
 mod assembler;
 mod facts;
 
@@ -17,6 +18,7 @@ use std::sync::{Arc, OnceLock};
 
 use tensortap_abi::UncapturedReason;
 
+pub use argument::{Argument, PointerWord};
 pub use assembler::{ArgumentRecord, Assembler, DispatchFinish, PendingTask, TaskPart};
 pub use facts::{
     AllocationEvent, ArgumentFacts, ArgumentSnapshot, DispatchFacts, DispatchTimes, Launch, RecordingThread,
@@ -25,64 +27,6 @@ pub use facts::{
 
 use crate::symbol::short_name;
 use crate::{ArgumentKind, Edge, KernelInfo, Names, dispatch_id};
-
-/// An argument of a task.
-#[derive(Clone, Copy, Debug)]
-pub struct Argument<'t> {
-    tasks: &'t Tasks,
-    number: usize,
-}
-
-impl<'t> Argument<'t> {
-    /// Number of the argument among all tasks, below [`Tasks::argument_count`]; for tables parallel to
-    /// [`Tasks`].
-    #[must_use]
-    pub fn number(&self) -> usize {
-        self.number
-    }
-
-    /// Size of each dimension; empty for a scalar.
-    #[must_use]
-    pub fn shape(&self) -> &'t [u64] {
-        self.tasks.dims.shape(self.facts())
-    }
-
-    /// Strides of the view in its buffer, in elements.
-    #[must_use]
-    pub fn strides(&self) -> &'t [i64] {
-        self.tasks.dims.strides(self.facts())
-    }
-
-    /// Its facts, with the lifetime of the tasks.
-    #[must_use]
-    pub fn facts(&self) -> &'t ArgumentFacts {
-        &self.tasks.arguments[self.number]
-    }
-
-    /// Number of elements; `None` if it exceeds 64 bits.
-    #[must_use]
-    pub fn numel(&self) -> Option<u64> {
-        let shape = self.shape();
-        if shape.contains(&0) {
-            return Some(0);
-        }
-        shape.iter().try_fold(1_u64, |numel, &size| numel.checked_mul(size))
-    }
-
-    /// Size of the packed content; `None` if it exceeds 64 bits.
-    #[must_use]
-    pub fn content_bytes(&self) -> Option<u64> {
-        self.dtype.packed_bytes(self.numel()?)
-    }
-}
-
-impl Deref for Argument<'_> {
-    type Target = ArgumentFacts;
-
-    fn deref(&self) -> &ArgumentFacts {
-        self.facts()
-    }
-}
 
 /// A task of a dump.
 ///
@@ -213,6 +157,22 @@ impl<'t> Task<'t> {
         Some(Argument { tasks: self.tasks, number: range.start + place })
     }
 
+    /// The argument that corresponds to an argument of another run of this task. Most have the same index. In a launch,
+    /// memory that the kernel reaches through a value or as a variable follows the parameters in an order that may differ
+    /// from run to run, so it is found by its name.
+    #[must_use]
+    pub fn counterpart(&self, of: Argument<'_>) -> Option<Argument<'t>> {
+        let same = self.argument(of.arg_index);
+        if self.facts().launch.is_none() {
+            return same;
+        }
+        let name = of.own_name();
+        match same {
+            Some(same) if same.own_name() == name => Some(same),
+            _ => name.and_then(|name| self.arguments().find(|own| own.own_name() == Some(name))),
+        }
+    }
+
     /// Arguments whose content before the task matters.
     pub fn inputs(&self) -> impl Iterator<Item = Argument<'t>> + use<'t> {
         self.arguments().filter(|argument| argument.role.reads())
@@ -303,6 +263,8 @@ pub struct Tasks {
     names: Vec<Box<str>>,
     /// Argument names by string id.
     arg_names: HashMap<u32, Box<str>>,
+    /// The names that stand for a word of a value, by string id.
+    pointer_words: HashMap<u32, PointerWord>,
     /// Whether the argument counts omit some arguments.
     pub(crate) counts_are_partial: bool,
     /// Positions sorted by key, built at the first lookup.
@@ -500,6 +462,26 @@ impl Tasks {
         Ok(())
     }
 
+    /// Removes arguments from their tasks.
+    pub fn retain_arguments(&mut self, keep: impl Fn(Task<'_>, Argument<'_>) -> bool) {
+        let kept: Vec<Vec<usize>> = self
+            .iter()
+            .map(|task| task.arguments().filter(|arg| keep(task, *arg)).map(|arg| arg.number).collect())
+            .collect();
+        let count: usize = kept.iter().map(Vec::len).sum();
+        if count == self.arguments.len() {
+            return;
+        }
+        let mut arguments = Vec::with_capacity(count);
+        for (entry, kept) in self.entries.iter_mut().zip(kept) {
+            // Not more than before, so the positions still fit.
+            let start = arguments.len() as u32;
+            arguments.extend(kept.into_iter().map(|number| self.arguments[number].clone()));
+            entry.arguments = start..arguments.len() as u32;
+        }
+        self.arguments = arguments;
+    }
+
     /// Removes the captured data of tasks in flight: what an incomplete task has written is not an output.
     pub fn forget_in_flight(&mut self) {
         for argument in &mut self.arguments {
@@ -539,6 +521,9 @@ impl Tasks {
                 && let Some(name) = name(argument.name)
             {
                 self.arg_names.insert(argument.name, name.into());
+                if let Some(word) = PointerWord::of_name(name) {
+                    self.pointer_words.insert(argument.name, word);
+                }
             }
         }
     }

@@ -55,8 +55,9 @@ pub(super) fn differences(
         let (here, there) = (graph.task(task), theirs.task(partner));
         let given: Vec<ArgPair<'_>> = here
             .arguments()
+            .filter(|arg| !arg.is_candidate())
             .filter_map(|arg| {
-                let other = there.argument(arg.arg_index)?;
+                let other = there.counterpart(arg)?;
                 let buffers = (buffer_of(graph, here, arg)?, buffer_of(theirs, there, other)?);
                 Some(ArgPair { arg, other, buffers })
             })

@@ -60,7 +60,7 @@ impl Blame {
     /// The same argument of the golden's task.
     fn partner_argument(&self, task: usize, arg_index: u16) -> Option<Argument<'_>> {
         let partner = (*self.matching.partner.get(task)?)?;
-        self.golden.as_ref()?.task(partner).argument(arg_index)
+        self.golden.as_ref()?.task(partner).counterpart(self.graph.task(task).argument(arg_index)?)
     }
 
     /// Whether no task wrote an input, except tasks that left what was there and set it aside.

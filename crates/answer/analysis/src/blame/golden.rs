@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use tensortap_abi::DumpStage;
-use tensortap_format::{Argument, ArgumentSnapshot, Dump, FormatError};
+use tensortap_format::{Argument, ArgumentSnapshot, Dump, FormatError, Task};
 use tensortap_judge::{Depth, Outcome, Rule, TensorType, Verdict, compare_hashes};
 use tensortap_sync::parallel::both;
 
@@ -24,7 +24,7 @@ use super::{
 use crate::compare::{LiveGolden, Side, compare, record_side};
 use crate::error::AnalysisError;
 use crate::evidence::{Evidence, Gatherer, Recording, holds_output_of};
-use crate::graph::{TaskGraph, load_with_progress, steps_of_golden};
+use crate::graph::{TaskGraph, candidates, load_with_progress, steps_of_golden};
 use crate::labels::{ArgStatus, InputFacts, Races, Status, TaskStatus, label_tasks};
 use crate::matching::{MatchOptions, Matching, match_tasks};
 use crate::provenance::InputProvenance;
@@ -63,7 +63,7 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     let (other_sources, misdirected) = sources::differences((&graph, &theirs), &matching, &statuses, &wiring);
     wiring.retain(|difference| sources::is_evidence(difference, &misdirected));
     wiring.extend(other_sources.values().map(|source| source.difference.clone()));
-    wiring.extend(values::differences((dump, golden), (&graph, &theirs), &certain)?);
+    wiring.extend(values::differences((dump, golden), (&graph, &theirs), &certain, &statuses)?);
     wiring.sort_by_key(|difference| difference.task);
     let mut near = near_equal_inputs(&graph, &theirs, &pairs, &statuses);
     let bare = pairs.iter().filter(|&&(_, other)| has_only_outputs(theirs.task(other)));
@@ -109,6 +109,7 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
         likely_races,
         overwriters,
         other_values,
+        harmless_scalars: values::harmless_scalars((&graph, &theirs), &certain, &statuses),
         evidence: Some(evidence),
     };
     let unknown = InputProvenance::Unknown("the input was not compared".into());
@@ -155,9 +156,10 @@ pub(super) fn sides<'d>(
     task: usize,
     compared: &ComparedArg,
 ) -> Result<Option<(Side<'d>, Side<'d>)>, FormatError> {
-    let ours = captured(blame.graph.task(task).argument(compared.arg_index), compared.stage);
+    let arg = blame.graph.task(task).argument(compared.arg_index);
+    let ours = captured(arg, compared.stage);
     let other = blame.matching.partner[task].zip(blame.golden.as_ref());
-    let theirs = other.and_then(|(place, graph)| graph.task(place).argument(compared.arg_index));
+    let theirs = other.and_then(|(place, graph)| graph.task(place).counterpart(arg?));
     let theirs = captured(theirs, compared.stage);
     let Some((ours, theirs)) = ours.zip(theirs) else { return Ok(None) };
     let (ours, theirs) = (dump.record(ours.record)?, golden.record(theirs.record)?);
@@ -240,7 +242,7 @@ fn near_equal_inputs(
     for &(ours, other) in pairs {
         let TaskStatus::Compared(args) = &statuses[ours] else { continue };
         for (arg, _) in graph.task(ours).arguments().zip(args).filter(|(_, s)| s.before == Status::Within) {
-            let golden = theirs.task(other).argument(arg.arg_index).and_then(|golden| golden.hash_before());
+            let golden = theirs.task(other).counterpart(arg).and_then(|golden| golden.hash_before());
             if arg.hash_before().zip(golden).is_some_and(|(ours, golden)| ours != golden) {
                 near.insert((ours, arg.arg_index));
             }
@@ -299,6 +301,14 @@ fn by_hash(
     compare_hashes(&TensorType::new(arg.dtype, arg.shape()), hash, golden, rule)
 }
 
+/// A candidate that only one of the runs has is no input for certain, and an output only if the task changed it.
+fn candidate_of_one_run(task: Task<'_>, arg: Argument<'_>, partner: Task<'_>) -> ArgStatus {
+    let reason = "a word inside a value points to memory that the task changed, and not in the golden";
+    let is_shown = arg.is_unchanged() || candidates::covering(task, arg, partner).is_some();
+    let after = if is_shown { Status::NotApplicable } else { Status::Unknown(reason.into()) };
+    ArgStatus { before: Status::NotApplicable, after }
+}
+
 fn compare_task(
     (dump, golden): (&Dump, &Dump),
     lenders: &(Option<LiveGolden>, Option<LiveGolden>),
@@ -309,7 +319,11 @@ fn compare_task(
     let mut compared = Vec::new();
     let mut statuses = Vec::new();
     for arg in graph.task(ours).arguments() {
-        let partner = theirs.task(other).argument(arg.arg_index);
+        let partner = theirs.task(other).counterpart(arg);
+        if partner.is_none() && arg.is_candidate() {
+            statuses.push(candidate_of_one_run(graph.task(ours), arg, theirs.task(other)));
+            continue;
+        }
         let mut at = |stage: DumpStage, applies: bool| -> Result<Status, FormatError> {
             if !applies {
                 return Ok(Status::NotApplicable);

@@ -52,14 +52,16 @@ pub(super) fn races(
             continue;
         };
         let partner = golden.graph.task(partner);
-        for (arg, status) in task.arguments().zip(args).filter(|(arg, _)| !arg.is_scalar()) {
+        for (arg, status) in
+            task.arguments().zip(args).filter(|(arg, _)| !arg.is_scalar() && !arg.is_candidate())
+        {
             let stage = match (&status.before, &status.after) {
                 (Status::Outside, _) => DumpStage::BeforeDispatch,
                 (_, Status::Outside) => DumpStage::AfterCompletion,
                 _ => continue,
             };
             let key = (task.place(), arg.arg_index);
-            let there = partner.argument(arg.arg_index).filter(|_| !lost_order.contains_key(&key));
+            let there = partner.counterpart(arg).filter(|_| !lost_order.contains_key(&key));
             let Some(there) = there else { continue };
             let given = (TaskArg { task, arg }, TaskArg { task: partner, arg: there });
             if asked == MAX_QUESTIONS {

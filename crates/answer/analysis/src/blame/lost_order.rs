@@ -42,7 +42,9 @@ pub(super) fn find(
             continue;
         };
         let partner = golden.graph.task(partner);
-        for (arg, status) in task.arguments().zip(args).filter(|(arg, _)| !arg.is_scalar()) {
+        // A candidate may be no input, so nothing follows from who wrote it.
+        let is_certain = |arg: &Argument<'_>| !arg.is_scalar() && !arg.is_candidate();
+        for (arg, status) in task.arguments().zip(args).filter(|(arg, _)| is_certain(arg)) {
             let stage = match (&status.before, &status.after) {
                 (Status::Outside, _) => DumpStage::BeforeDispatch,
                 (_, Status::Outside) => DumpStage::AfterCompletion,
@@ -90,7 +92,7 @@ impl LostOrderSearch<'_> {
         (task, arg, stage): (Task<'_>, Argument<'_>, DumpStage),
         partner: Task<'_>,
     ) -> Result<Option<usize>, FormatError> {
-        let Some(theirs) = partner.argument(arg.arg_index) else { return Ok(None) };
+        let Some(theirs) = partner.counterpart(arg) else { return Ok(None) };
         let golden_outputs = self.golden.graph.producers_of(theirs).iter();
         let producers: Vec<usize> =
             golden_outputs.filter_map(|output| self.partners.get(&output.task).copied()).collect();

@@ -35,7 +35,7 @@ pub(super) fn uninitialized(
         };
         let partner = theirs.task(partner);
         for (arg, status) in task.arguments().zip(args).filter(|(arg, _)| !arg.is_scalar()) {
-            let there = partner.argument(arg.arg_index).filter(|_| status.before == Status::Outside);
+            let there = partner.counterpart(arg).filter(|_| status.before == Status::Outside);
             let is_never_written = |there| is_never_written((graph, task, arg), (theirs, partner, there));
             if there.is_some_and(is_never_written) {
                 uninitialized.insert((task.place(), arg.arg_index));

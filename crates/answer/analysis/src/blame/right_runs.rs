@@ -72,7 +72,7 @@ impl<'r> RightRuns<'r> {
         let GoldenArg { dump, task, arg, stage } = golden;
         for run in &self.runs {
             let Some(partner) = run.partner[task] else { continue };
-            let Some(other) = run.graph.task(partner).argument(arg.arg_index) else { continue };
+            let Some(other) = run.graph.task(partner).counterpart(arg) else { continue };
             let hashes = |arg: Argument<'_>| arg.captured(stage).and_then(|captured| captured.hash());
             let (ours, theirs) = (hashes(arg), hashes(other));
             let is_equal = ours.is_some() && ours == theirs;

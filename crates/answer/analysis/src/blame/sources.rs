@@ -56,12 +56,20 @@ pub(super) fn differences(
         let (task, there) = (graph.task(place), theirs.task(partner));
         for (arg, _) in task.arguments().zip(args).filter(|(_, status)| status.before == Status::Outside) {
             let key = (place, arg.arg_index);
-            let Some(other) = there.argument(arg.arg_index).filter(|_| !arg.is_scalar()) else { continue };
+            let Some(other) = there.counterpart(arg).filter(|_| !arg.is_scalar()) else { continue };
             let is_certain = is_ordered(graph, task, arg) && is_ordered(theirs, there, other);
             if !is_certain || is_left_wrong(graph, statuses, arg) || is_other_buffer(key) {
                 continue;
             }
             let (here, golden) = (graph.producers_of(arg), theirs.producers_of(other));
+            let is_of_one_run = || {
+                let is_new = |output: &OutputRef| matching.partner[output.task].is_none();
+                let is_missing = |output: &OutputRef| !matching.partner.contains(&Some(output.task));
+                here.iter().any(is_new) || golden.iter().any(is_missing)
+            };
+            if arg.is_candidate() && !is_of_one_run() {
+                continue;
+            }
             if are_partners(matching, here, golden) || is_any_uncertain(here, golden) {
                 continue;
             }

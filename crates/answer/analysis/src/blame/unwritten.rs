@@ -114,7 +114,9 @@ pub(crate) fn scan_argument(
         return Ok(UnwrittenScan { unwritten, masked: None });
     }
     let here = untouched(dump, graph, (task, arg_index), stage)?;
-    let there = untouched(golden, theirs, (partner, arg_index), stage)?;
+    let other = argument.and_then(|arg| theirs.task(partner).counterpart(arg));
+    let there_index = other.map_or(arg_index, |other| other.arg_index);
+    let there = untouched(golden, theirs, (partner, there_index), stage)?;
     let of = |in_both, here, in_golden| UnwrittenScan {
         unwritten: UnwrittenMemory { in_both, here, in_golden, is_value: false },
         masked: None,
@@ -126,8 +128,7 @@ pub(crate) fn scan_argument(
         (UnwrittenBytes::Nothing, UnwrittenBytes::All) => return Ok(of(UnwrittenShare::None, false, true)),
         _ => {}
     }
-    let (ours, other) = (graph.task(task).argument(arg_index), theirs.task(partner).argument(arg_index));
-    let Some((ours, other)) = ours.zip(other) else { return Ok(UnwrittenScan::default()) };
+    let Some((ours, other)) = argument.zip(other) else { return Ok(UnwrittenScan::default()) };
     let contents = (content(dump, ours, stage)?, content(golden, other, stage)?);
     let (Some(ours_bytes), Some(their_bytes)) = contents else { return Ok(UnwrittenScan::default()) };
     let width = usize::try_from(ours.dtype.bits() / 8).unwrap_or(1).max(1);

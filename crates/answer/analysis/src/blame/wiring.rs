@@ -131,9 +131,12 @@ pub(super) fn differences(
             other_launch(graph.task(task), theirs.task(partner)).map(|what| WiringDifference { task, what }),
         );
         for arg in graph.task(task).arguments() {
-            let Some(other) = theirs.task(partner).argument(arg.arg_index) else { continue };
+            let Some(other) = theirs.task(partner).counterpart(arg) else { continue };
             if arg.is_scalar() {
                 found.extend(other_scalar(graph, arg, other).map(|what| WiringDifference { task, what }));
+                continue;
+            }
+            if arg.is_candidate() {
                 continue;
             }
             found.extend(other_view(arg, other).map(|what| WiringDifference { task, what }));

@@ -246,9 +246,15 @@ impl<'r> Gatherer<'r> {
         task: Task<'r>,
         arg: Argument<'r>,
     ) -> Result<Option<ErrorOrigin>, FormatError> {
+        let counts = |mark: &&Mark| mark.origin != ErrorOrigin::Uninitialized;
+        Ok(self.received_marks(task, arg)?.0.iter().filter(counts).map(|mark| mark.origin).min())
+    }
+
+    /// The origins of everything wrong that a task received in an argument without a counterpart in the golden.
+    pub(super) fn received_marks(&mut self, task: Task<'r>, arg: Argument<'r>) -> Result<Marks, FormatError> {
         let graph = self.ours.graph;
         let own = TensorView::of(arg).and_then(|view| pieces(&view)).filter(|own| own.len() <= MAX_PIECES);
-        let Some(pieces) = own else { return Ok(None) };
+        let Some(pieces) = own else { return Ok(Marks::default()) };
         let end = arg.content_bytes().unwrap_or(0).saturating_mul(2);
         let mut answer = Answer { left: Spans::up_to(end), ..Answer::default() };
         let content = content(self.ours.dump, arg, DumpStage::BeforeDispatch)?;
@@ -256,8 +262,7 @@ impl<'r> Gatherer<'r> {
         for &holder in graph.last_holders(arg) {
             self.ask_holder(&question, holder, &mut answer)?;
         }
-        let counts = |mark: &&Mark| mark.origin != ErrorOrigin::Uninitialized;
-        Ok(answer.marks.iter().filter(counts).map(|mark| mark.origin).min())
+        Ok(Marks::joined(answer.marks))
     }
 
     /// The common case: one earlier output is the whole argument on both sides, with equal content. Then the origins are
@@ -266,7 +271,7 @@ impl<'r> Gatherer<'r> {
         let [holder] = self.ours.graph.last_holders(pair.arg) else { return None };
         let written = self.ours.graph.output(*holder)?;
         let partner = self.matching.partner[holder.task]?;
-        let golden = self.golden.graph.task(partner).argument(holder.arg_index)?;
+        let golden = self.golden.graph.task(partner).counterpart(written)?;
         let known = self.evidence.outputs.get(holder)?;
         let is_same_view = TensorView::of(pair.arg)?.is_same_view(&TensorView::of(written)?);
         let is_same = |one: Option<u128>, other: Option<u128>| one.is_some() && one == other;
@@ -325,7 +330,7 @@ impl<'r> Gatherer<'r> {
         if partner.is_none() && self.evidence.gap.is_none() {
             return ErrorOrigin::Misplaced(holder);
         }
-        let golden = partner.and_then(|partner| self.golden.graph.task(partner).argument(holder.arg_index));
+        let golden = partner.and_then(|partner| self.golden.graph.task(partner).counterpart(written));
         match golden.and_then(|golden| golden.hash_after()).zip(written.hash_after()) {
             None => {
                 let task = self.ours.graph.task(holder.task).task_id;
@@ -350,6 +355,7 @@ impl<'r> Gatherer<'r> {
         holder: OutputRef,
         answer: &mut Answer,
     ) -> Result<(), FormatError> {
+        let holder = self.best_holder(holder);
         let written = self.ours.graph.output(holder);
         let theirs = written.and_then(TensorView::of).and_then(|view| pieces(&view));
         let Some((written, theirs)) = written.zip(theirs) else { return Ok(()) };
@@ -418,7 +424,8 @@ impl<'r> Gatherer<'r> {
         let is_certain = !self.matching.uncertain.contains_key(&holder.task);
         let is_right = !self.evidence.outputs.contains_key(&holder);
         let partner = self.matching.partner[holder.task].filter(|_| is_certain && is_right);
-        let golden = partner.and_then(|partner| self.golden.graph.task(partner).argument(holder.arg_index));
+        let written = self.ours.graph.output(holder);
+        let golden = partner.and_then(|partner| self.golden.graph.task(partner).counterpart(written?));
         let left = golden.and_then(|golden| golden.hash_after());
         left.is_some() && left == question.other.and_then(|other| other.hash_before())
     }

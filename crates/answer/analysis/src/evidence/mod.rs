@@ -29,6 +29,7 @@
 //!
 //! [`crate::labels`] turns origins into labels. A run that equals its golden reads no payload.
 
+mod candidates;
 mod content;
 mod inputs;
 mod outputs;
@@ -391,7 +392,7 @@ impl<'r> Gatherer<'r> {
         args: &[ArgStatus],
     ) -> Result<(), FormatError> {
         for (arg, status) in task.arguments().zip(args).filter(|(arg, _)| !arg.is_scalar()) {
-            match partner.argument(arg.arg_index) {
+            match partner.counterpart(arg) {
                 Some(other) => {
                     self.visit(ArgPair { task, arg, partner, other }, (&status.before, &status.after))?;
                 }
@@ -400,7 +401,7 @@ impl<'r> Gatherer<'r> {
         }
         // What a task read follows from everything that it left.
         for arg in task.arguments() {
-            let Some(other) = partner.argument(arg.arg_index) else { continue };
+            let Some(other) = partner.counterpart(arg) else { continue };
             let used = self.uninitialized_use(ArgPair { task, arg, partner, other })?;
             if let Some(input) = self.evidence.inputs.get_mut(&(task.place(), arg.arg_index)) {
                 input.uninitialized = used;
@@ -427,7 +428,8 @@ impl<'r> Gatherer<'r> {
         if let Some(output) = output {
             self.evidence.outputs.insert(pair.output(), output);
         }
-        if let Some(input) = input {
+        if let Some(mut input) = input {
+            self.doubt_candidate(pair.arg, &mut input);
             self.evidence.inputs.insert(key, input);
         }
         Ok(())
@@ -446,6 +448,9 @@ impl<'r> Gatherer<'r> {
             let marks = Marks::all(arg.content_bytes().unwrap_or(0).saturating_mul(2).max(1), origin);
             let input = InputEvidence { marks, ..InputEvidence::default() };
             self.evidence.inputs.insert((task.place(), arg.arg_index), input);
+        }
+        if arg.is_candidate() {
+            return self.visit_candidate_alone(task, arg);
         }
         self.not_compared(task, arg, "the golden did not capture this argument");
         Ok(())

@@ -26,6 +26,9 @@ impl<'r> Gatherer<'r> {
         (before, input): (&Status, Option<&InputEvidence>),
     ) -> Result<OutputEvidence, FormatError> {
         let ArgPair { arg, other, .. } = pair;
+        if let Some(evidence) = self.candidate_of_one_run(pair) {
+            return Ok(evidence);
+        }
         let own = ErrorOrigin::Written(pair.output());
         let failing = self.failing(pair, DumpStage::AfterCompletion)?.map(|(failing, _)| failing);
         let all = || Spans::up_to(pair.end());
@@ -110,7 +113,7 @@ impl<'r> Gatherer<'r> {
     }
 
     /// The evidence about an argument of which it is not known whether the task wrote the wrong elements.
-    fn undecided(&mut self, pair: ArgPair<'r>, reason: &str) -> OutputEvidence {
+    pub(super) fn undecided(&mut self, pair: ArgPair<'r>, reason: &str) -> OutputEvidence {
         let reason = self.evidence.number_of(reason);
         let marks = Marks::all(pair.end(), ErrorOrigin::Unknown(reason));
         OutputEvidence { undecided: Some(reason), ..OutputEvidence::of(marks) }
@@ -131,6 +134,8 @@ impl<'r> Gatherer<'r> {
             };
             for mark in found {
                 let origin = match mark.origin {
+                    // It is not known whether the task uses it.
+                    kept if pair.arg.is_candidate() => kept,
                     ErrorOrigin::Changed(_) | ErrorOrigin::Misplaced(_) | ErrorOrigin::Unwritten(_) => passed,
                     ErrorOrigin::External if !is_ordered => self.evidence.unknown(NOT_ORDERED),
                     kept => kept,

@@ -3,6 +3,7 @@
 //! For every input, the graph has its producers: the outputs that the content came from. See
 //! [`TaskGraph::build`] for the evidence. With unknown roles, the graph also has [`Observations`].
 
+pub(crate) mod candidates;
 mod dataflow;
 mod ends;
 pub(crate) mod index;
@@ -256,6 +257,7 @@ pub fn load_with_progress(
     let mut tasks = dump.tasks_watched(watch)?;
     tasks.keep_steps(steps);
     tasks.forget_in_flight();
+    tasks.retain_arguments(|task, arg| !candidates::is_alias(task, arg));
     tasks.fill_hashes(|captured| match captured.is_stored() {
         true => {
             watch();

@@ -5,7 +5,7 @@ use std::ops::Range;
 use tensortap_format::{Argument, ArgumentSnapshot, Task};
 
 use super::labeler::{Cause, Labeler, finding};
-use super::{ArgStatus, Finding, Label, Race, RaceKind, Status};
+use super::{ArgStatus, Finding, Label, Race, RaceKind, Status, TaskStatus};
 use crate::evidence::{ErrorOrigin, Evidence, UninitializedUse};
 use crate::graph::OutputRef;
 use crate::provenance::InputProvenance;
@@ -145,9 +145,14 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
                 words.unwrap_or_else(|| format!("taken differently than in the golden, from task {left:#x}")),
             );
         }
-        let words = format!(
-            "what task {left:#x} left there, where it is right; the golden's task received other content"
-        );
+        let words = match self.statuses[output.task] {
+            TaskStatus::Unmatched(_) => {
+                format!("what task {left:#x} left there, which has no partner in the golden")
+            }
+            TaskStatus::Compared(_) => format!(
+                "what task {left:#x} left there, where it is right; the golden's task received other content"
+            ),
+        };
         match evidence.gap() {
             Some(gap) => Cause::Unknown(format!("argument {} is {words}; {gap}", arg.arg_index)),
             None => Cause::Fed(words),

@@ -42,7 +42,7 @@ pub fn label_isolated(
 pub(super) struct Labeler<'a, C> {
     pub(super) graph: &'a TaskGraph,
     pub(super) races: Races<'a>,
-    statuses: &'a [TaskStatus],
+    pub(super) statuses: &'a [TaskStatus],
     pub(super) inputs: &'a InputFacts,
     pub(super) provenance: C,
     /// Outputs were judged by the captured inputs, so errors are not inherited.
@@ -160,7 +160,7 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
     fn judge(&self, task: usize, node: Task<'_>, args: &[(Argument<'_>, &ArgStatus)]) -> Finding {
         let outside: Vec<(Argument<'_>, Cause)> = args
             .iter()
-            .filter(|(_, s)| s.before == Status::Outside)
+            .filter(|(arg, s)| s.before == Status::Outside || self.is_possible_input(task, *arg))
             .map(|(arg, _)| (*arg, self.cause(task, *arg)))
             .filter(|(_, cause)| !matches!(cause, Cause::Within))
             .collect();
@@ -202,10 +202,7 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
             if let Some(reason) = missing.filter(|_| self.inputs.evidence.is_some()) {
                 return finding(Label::Unknown, Some(reason), at(&wrong));
             }
-            if let Some((arg, what)) = outside.iter().find_map(|(a, c)| match c {
-                Cause::Fed(what) => Some((a, what)),
-                _ => None,
-            }) {
+            if let Some((arg, what)) = self.first_fed(node, &outside) {
                 return finding(Label::Fed, Some(format!("argument {} is {what}", arg.arg_index)), at(arg));
             }
             if self.is_host_write(node) {
@@ -238,6 +235,25 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
             Some((arg, _)) => finding(Label::Masked, None, at(arg)),
             None => finding(Label::Ok, None, None),
         }
+    }
+
+    /// The first argument that the task was fed. Values are a cause only if no memory is.
+    fn first_fed<'o, 'g>(
+        &self,
+        node: Task<'_>,
+        outside: &'o [(Argument<'g>, Cause)],
+    ) -> Option<(&'o Argument<'g>, &'o str)> {
+        let fed = outside.iter().filter_map(|(arg, cause)| match cause {
+            Cause::Fed(what) => Some((arg, what.as_str())),
+            _ => None,
+        });
+        fed.min_by_key(|(arg, _)| arg.is_scalar() || is_value(self.graph, node, **arg))
+    }
+
+    /// Whether a candidate without a counterpart in the golden holds something wrong.
+    fn is_possible_input(&self, task: usize, arg: Argument<'_>) -> bool {
+        let evidence = self.inputs.evidence.as_ref();
+        arg.is_candidate() && evidence.is_some_and(|found| found.input(task, arg.arg_index).is_some())
     }
 
     /// The label of a wrong task whose inputs are within their rules: `wrong_here`, unless an input carries
@@ -327,7 +343,10 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
     /// The cause of an input outside its rule.
     fn cause(&self, task: usize, arg: Argument<'_>) -> Cause {
         if arg.is_scalar() {
-            return Cause::Fed("a scalar that differs".into());
+            return match self.inputs.harmless_scalars.contains(&(task, arg.arg_index)) {
+                true => Cause::Within,
+                false => Cause::Fed("a scalar that differs".into()),
+            };
         }
         if let Some(evidence) = &self.inputs.evidence {
             return match is_value(self.graph, self.graph.task(task), arg) {

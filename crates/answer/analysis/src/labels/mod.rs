@@ -147,6 +147,8 @@ pub struct InputFacts {
     pub overwriters: HashMap<(usize, u16), usize>,
     /// Arguments passed by value that differ in more than addresses.
     pub other_values: HashSet<(usize, u16)>,
+    /// Scalars of launches that differ only in bytes that also differ in right launches of the kernel.
+    pub harmless_scalars: HashSet<(usize, u16)>,
     /// Where every differing element came from, if the baseline is a dump.
     pub(crate) evidence: Option<Evidence>,
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use tensortap_format::{Argument, Task, TaskKey};
 
 use super::pairing::{Pairing, name_of, producing_pairs};
-use super::signature::hash_of;
+use super::signature::{certain_arguments, certain_producers, hash_of, is_external};
 use crate::graph::TaskGraph;
 
 /// What may distinguish a task from others of its class; `None` if it is not known or not certain.
@@ -121,7 +121,7 @@ impl Pairing<'_> {
     fn traits(&self, graph: &TaskGraph, place: usize, pairs: &[Option<usize>]) -> Traits {
         let task = graph.task(place);
         let is_certain = |pair: Option<usize>| pair.is_some_and(|pair| !self.uncertain.contains_key(&pair));
-        let mut outputs = task.arguments().flat_map(|arg| graph.producers_of(arg)).peekable();
+        let mut outputs = certain_arguments(task).flat_map(|arg| certain_producers(graph, arg)).peekable();
         let has_producers = outputs.peek().is_some();
         let producers = outputs.all(|output| is_certain(pairs[output.task])) && has_producers;
         Traits {
@@ -191,10 +191,8 @@ impl ClassPairs<'_, '_> {
 
 /// Hash of the content of the inputs that no task wrote; `None` if there are none.
 fn external_content(graph: &TaskGraph, task: Task<'_>) -> Option<u64> {
-    let is_external = |arg: &Argument<'_>| !arg.is_scalar() && graph.producers_of(*arg).is_empty();
-    let contents: Vec<(u16, u128)> = task
-        .inputs()
-        .filter(is_external)
+    let contents: Vec<(u16, u128)> = certain_arguments(task)
+        .filter(|&arg| arg.role.reads() && is_external(graph, task, arg))
         .filter_map(|arg| Some((arg.arg_index, arg.hash_before()?)))
         .collect();
     (!contents.is_empty()).then(|| hash_of(&contents))
@@ -203,7 +201,7 @@ fn external_content(graph: &TaskGraph, task: Task<'_>) -> Option<u64> {
 /// Hash of everything that was recorded of a task's contents.
 fn recorded_contents(task: Task<'_>) -> u64 {
     let of = |arg: Argument<'_>| (arg.arg_index, arg.scalar_bits, arg.hash_before(), arg.hash_after());
-    hash_of(&task.arguments().map(of).collect::<Vec<_>>())
+    hash_of(&certain_arguments(task).map(of).collect::<Vec<_>>())
 }
 
 /// The kernels of a task, else its name, else its operation.

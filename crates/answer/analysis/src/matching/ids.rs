@@ -11,7 +11,7 @@ use tensortap_abi::Role;
 use tensortap_format::{Task, TaskKey};
 
 use super::pairing::producing_pairs;
-use super::signature::{MatchCriteria, StepKey};
+use super::signature::{MatchCriteria, StepKey, certain_arguments, is_external};
 use crate::graph::TaskGraph;
 
 /// The ids that may be trusted.
@@ -140,12 +140,11 @@ fn has_equal_external_inputs(
     (first, task): (&TaskGraph, Task<'_>),
     (second, other): (&TaskGraph, Task<'_>),
 ) -> bool {
-    let is_external = |graph: &TaskGraph, arg| graph.producers_of(arg).is_empty();
-    task.arguments().filter(|arg| arg.role == Role::Input && !arg.is_scalar()).all(|arg| {
-        let there = other.argument(arg.arg_index);
+    certain_arguments(task).filter(|arg| arg.role == Role::Input).all(|arg| {
+        let there = other.counterpart(arg);
         there.is_none_or(|there| {
-            !is_external(first, arg)
-                || !is_external(second, there)
+            !is_external(first, task, arg)
+                || !is_external(second, other, there)
                 || arg.hash_before() == there.hash_before()
         })
     })

@@ -11,7 +11,7 @@ use super::classes::kernels_of;
 use super::ids::{TrustedIds, namesake};
 use super::lanes::LanePair;
 use super::reasons::{MatchSide, unmatched};
-use super::signature::{ColorSum, MatchCriteria, hash_of};
+use super::signature::{ColorSum, MatchCriteria, certain_arguments, certain_producers, hash_of};
 use super::{Matching, stretches};
 use crate::graph::TaskGraph;
 use crate::steps::Budget;
@@ -479,8 +479,8 @@ pub(super) fn name_of(task: Task<'_>) -> Option<u64> {
 /// Summary of the pairs that produced the inputs of a task.
 pub(super) fn producing_pairs(graph: &TaskGraph, task: Task<'_>, pairs: &[Option<usize>]) -> ColorSum {
     let mut from = ColorSum::default();
-    for arg in task.arguments() {
-        for output in graph.producers_of(arg) {
+    for arg in certain_arguments(task) {
+        for output in certain_producers(graph, arg) {
             let pair = pairs[output.task].map_or(0, |pair| pair as u64 + 1);
             from.add(pair, arg.arg_index.into());
         }

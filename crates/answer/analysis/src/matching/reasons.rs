@@ -58,9 +58,9 @@ pub(super) fn unmatched(dump: &MatchSide<'_>, golden: &MatchSide<'_>) -> [Vec<Un
 
 /// The first argument that differs between two tasks, as a phrase.
 fn difference(here: Task<'_>, there: Task<'_>) -> Option<String> {
-    here.arguments().find_map(|arg| {
+    here.arguments().filter(|arg| !arg.is_candidate()).find_map(|arg| {
         let at = arg.arg_index;
-        let Some(other) = there.argument(at) else { return Some(format!("argument {at} is missing")) };
+        let Some(other) = there.counterpart(arg) else { return Some(format!("argument {at} is missing")) };
         let starts = |arg: Argument<'_>| (arg.start_offset, arg.strides().to_vec());
         if arg.is_scalar() || other.is_scalar() {
             None

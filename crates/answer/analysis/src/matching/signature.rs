@@ -6,7 +6,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use tensortap_abi::{Operation, Role};
 use tensortap_format::{Argument, Task, Tasks};
 
-use crate::graph::TaskGraph;
+use crate::blame::values::is_value;
+use crate::graph::{OutputRef, TaskGraph};
 
 /// Number of passes down and up the graph. Each pass uses the colors of the one before, so one pass is enough
 /// for most graphs.
@@ -82,7 +83,7 @@ impl MatchCriteria {
         if !self.ignore_blocks {
             task.block_count().hash(&mut hasher);
         }
-        for arg in task.arguments().filter(|arg| self.args || self.scalars && arg.is_scalar()) {
+        for arg in certain_arguments(task).filter(|arg| self.args || self.scalars && arg.is_scalar()) {
             self.hash_arg(arg, &mut hasher);
         }
         hasher.finish()
@@ -104,14 +105,13 @@ impl MatchCriteria {
             self.hash_arg(arg, &mut hasher);
             hasher.finish()
         };
-        let same_arg =
-            |arg: Argument<'_>| other.argument(arg.arg_index).is_none_or(|there| of(arg) == of(there));
-        let totals = task.argument_total().zip(other.argument_total());
+        let same_arg = |arg: Argument<'_>| other.counterpart(arg).is_none_or(|there| of(arg) == of(there));
+        let totals = certain_total(task).zip(certain_total(other));
         alone.local(tasks, task) == alone.local(others, other)
             && agree(task.scope(), other.scope())
             && agree(task.task_name(), other.task_name())
             && totals.is_none_or(|(ours, theirs)| ours == theirs)
-            && task.arguments().all(same_arg)
+            && certain_arguments(task).all(same_arg)
     }
 
     fn hash_arg(&self, arg: Argument<'_>, hasher: &mut DefaultHasher) {
@@ -158,22 +158,48 @@ impl MatchCriteria {
     fn with_producers(&self, graph: &TaskGraph, place: usize, colors: &[u64]) -> u64 {
         let mut hasher = DefaultHasher::new();
         colors[place].hash(&mut hasher);
-        for arg in graph.task(place).inputs().filter(|a| !a.is_scalar()) {
+        for arg in certain_arguments(graph.task(place)).filter(|a| a.role.reads() && !a.is_scalar()) {
             let is_inout = arg.role == Role::InOut;
             if is_inout && !self.inout_sources {
                 continue;
             }
-            let outputs = graph.producers_of(arg);
             let mut from = ColorSum::default();
-            outputs.iter().for_each(|o| from.add(colors[o.task], o.arg_index.into()));
+            certain_producers(graph, arg).for_each(|o| from.add(colors[o.task], o.arg_index.into()));
             (arg.arg_index, from).hash(&mut hasher);
             let counts = if is_inout { self.external_inouts } else { self.external_inputs };
-            if counts && outputs.is_empty() {
+            if counts && is_external(graph, graph.task(place), arg) {
                 arg.hash_before().hash(&mut hasher);
             }
         }
         hasher.finish()
     }
+}
+
+/// The arguments that identify a task. Whether a kernel uses a candidate is not known, and stale pointers differ from run to
+/// run.
+pub(super) fn certain_arguments(task: Task<'_>) -> impl Iterator<Item = Argument<'_>> {
+    task.arguments().filter(|arg| !arg.is_candidate())
+}
+
+/// Whether the content of an argument was there before all tasks, and is the same in all right runs. A value that a launch
+/// received by copy is not: it may hold addresses and garbage.
+pub(super) fn is_external(graph: &TaskGraph, task: Task<'_>, arg: Argument<'_>) -> bool {
+    !arg.is_scalar() && graph.producers_of(arg).is_empty() && !is_value(graph, task, arg)
+}
+
+/// Number of arguments of a task without candidates.
+fn certain_total(task: Task<'_>) -> Option<u32> {
+    let candidates = task.arguments().filter(Argument::is_candidate).count();
+    task.argument_total()?.checked_sub(u32::try_from(candidates).ok()?)
+}
+
+/// The outputs that an argument came from, without candidates.
+pub(super) fn certain_producers<'g>(
+    graph: &'g TaskGraph,
+    arg: Argument<'_>,
+) -> impl Iterator<Item = OutputRef> + use<'g> {
+    let is_candidate = |output: OutputRef| graph.output(output).is_some_and(|written| written.is_candidate());
+    graph.producers_of(arg).iter().copied().filter(move |&output| !is_candidate(output))
 }
 
 /// Adds the colors of a task's consumers to its own color. A consumer comes after its producers, so in
@@ -185,8 +211,8 @@ fn with_consumers(graph: &TaskGraph, pairs: &[Option<usize>], colors: &mut [u64]
         if pairs[place].is_none() {
             colors[place] = hash_of(&(colors[place], consumers[place]));
         }
-        for arg in task.arguments() {
-            for output in graph.producers_of(arg) {
+        for arg in certain_arguments(task) {
+            for output in certain_producers(graph, arg) {
                 let by = u64::from(arg.arg_index) << 16 | u64::from(output.arg_index);
                 consumers[output.task].add(colors[place], by);
             }

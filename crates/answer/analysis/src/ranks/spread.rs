@@ -209,7 +209,7 @@ impl NearEdges {
 /// Whether an input is not equal to the golden's.
 fn is_near(blame: &Blame, place: usize, arg: Argument<'_>) -> bool {
     let partner = partner_of(blame, place).zip(blame.golden.as_ref());
-    let theirs = partner.and_then(|(partner, golden)| golden.task(partner).argument(arg.arg_index));
+    let theirs = partner.and_then(|(partner, golden)| golden.task(partner).counterpart(arg));
     let hashes = arg.hash_before().zip(theirs.and_then(|theirs| theirs.hash_before()));
     hashes.is_some_and(|(ours, theirs)| ours != theirs)
 }

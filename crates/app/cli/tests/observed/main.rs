@@ -1,6 +1,7 @@
 //! Programs recorded with unknown roles: how every verb reports observations, and which task `blame` names.
 
 mod blame;
+mod candidates;
 #[path = "../common/mod.rs"]
 mod common;
 mod hashes;

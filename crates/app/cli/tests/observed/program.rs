@@ -92,6 +92,35 @@ impl Program {
         task.id()
     }
 
+    /// Launches a kernel that receives a value by copy. At some positions, the value points to memory.
+    pub fn launch_with_value(
+        &mut self,
+        kernel: &str,
+        launch: Launch<'_>,
+        (value, words): (&[u8], &[(usize, Range)]),
+        body: impl FnOnce(&mut [Box<[u8]>]),
+    ) {
+        let kernel = self.recorder.kernel(kernel).unwrap();
+        let mut task = self.begin(Operation::Kernel, kernel, launch);
+        let tensor = Tensor::of(value, DType::UInt8).unwrap().role(Role::Input).space(MemorySpace::Host);
+        self.recorder.tensor(&mut task, DumpStage::BeforeDispatch, &tensor).unwrap();
+        self.capture_words(&mut task, DumpStage::BeforeDispatch, words);
+        body(&mut self.memory);
+        self.capture_words(&mut task, DumpStage::AfterCompletion, words);
+        self.recorder.end(&mut task).unwrap();
+    }
+
+    /// Captures the memory that words of argument 0 point to.
+    fn capture_words(&mut self, task: &mut Task, stage: DumpStage, words: &[(usize, Range)]) {
+        for (place, &(byte, Range(buffer, from, len))) in (1..).zip(words) {
+            let name = self.recorder.string(&format!("0+{byte}")).unwrap();
+            let tensor = Tensor::of(&self.memory[buffer][from..from + len], DType::UInt8).unwrap();
+            let tensor = tensor.arg(place).role(Role::InOut).space(self.spaces[buffer]);
+            let tensor = tensor.guessed(true, true, true).name(name);
+            self.recorder.tensor(task, stage, &tensor).unwrap();
+        }
+    }
+
     /// Adds a program with its source, and a kernel with named arguments.
     pub fn kernel_of(&mut self, source: &str, kernel: &str, args: &[&str]) {
         self.kernel_built(source, "-DN=3 -cl-fast-relaxed-math", kernel, args);
