@@ -6,9 +6,13 @@
 
 use tensortap_format::{Argument, FormatError, Task};
 
-use super::{ArgPair, ErrorOrigin, Gatherer, InputEvidence, OutputEvidence};
-use crate::graph::OutputRef;
-use crate::graph::candidates::{covering, is_of_one_run};
+use super::content::{ChangedElements, changed};
+use super::spans::Spans;
+use super::{ArgPair, ErrorOrigin, Gatherer, InputEvidence, Marks, OutputEvidence};
+use crate::graph::candidates::{covering, shared_arguments};
+use crate::graph::view::pieces;
+use crate::graph::{OutputRef, TensorView};
+use crate::provenance::{CompareUnit, SharedRange, shared_ranges};
 
 const MAY_BE_STALE: &str = "only a word inside a value points to it, which may be a stale pointer; so it may be no input of the task";
 const CHANGED_IN_ONE_RUN: &str = "only a word inside a value points to it, and the task changed it in only one of the runs, so the word may be stale";
@@ -58,15 +62,39 @@ impl<'r> Gatherer<'r> {
         Ok(())
     }
 
-    /// The evidence about a candidate that its task changed in only one of the runs; `None` for other arguments.
-    pub(super) fn candidate_of_one_run(&mut self, pair: ArgPair<'r>) -> Option<OutputEvidence> {
-        if !is_of_one_run(pair.arg, pair.partner) {
-            return None;
-        }
-        Some(match covering(pair.task, pair.arg, pair.partner) {
-            Some(_) => OutputEvidence::default(),
-            None => self.undecided(pair, CHANGED_IN_ONE_RUN),
-        })
+    /// The evidence about a candidate that its task changed in only one of the runs.
+    ///
+    /// Elements that were right before are judged as in other arguments: the golden's task may have written the same
+    /// content again. Elements that other arguments show, too, are left to them.
+    pub(super) fn candidate_of_one_run(
+        &mut self,
+        pair: ArgPair<'r>,
+        failing: Option<&Spans>,
+        input: Option<&InputEvidence>,
+    ) -> Result<OutputEvidence, FormatError> {
+        let shown = shown_elsewhere((pair.task, pair.arg), pair.partner)
+            .or(&shown_elsewhere((pair.partner, pair.other), pair.task));
+        let (ours, theirs) = (changed(self.ours, pair.arg)?, changed(self.golden, pair.other)?);
+        let (Some(failing), ChangedElements::Some(ours), ChangedElements::Some(theirs)) =
+            (failing, ours, theirs)
+        else {
+            let was_equal = input.is_none() && pair.arg.hash_before() == pair.other.hash_before();
+            let own = ErrorOrigin::Written(pair.output());
+            return Ok(match was_equal && shown.is_empty() {
+                true => OutputEvidence::of(Marks::all(pair.end(), own)),
+                false => self.undecided(pair, CHANGED_IN_ONE_RUN),
+            });
+        };
+        let written = failing.and(&ours.or(&theirs));
+        let differed = input.map(|input| input.marks.spans()).unwrap_or_default();
+        let (own, hidden) = (written.without(&shown), written.and(&shown));
+        let (certain, doubtful) = (own.without(&differed), own.and(&differed));
+        let mut marks = Marks::of_spans(&certain, ErrorOrigin::Written(pair.output())).0;
+        let reason = self.evidence.number_of(CHANGED_IN_ONE_RUN);
+        marks.extend(Marks::of_spans(&doubtful.or(&hidden), ErrorOrigin::Unknown(reason)).0);
+        marks.extend(self.kept(pair, &failing.without(&written), input).0);
+        let undecided = (!doubtful.is_empty()).then_some(reason);
+        Ok(OutputEvidence { undecided, ..OutputEvidence::of(Marks::joined(marks)) })
     }
 
     /// The output that shows best what a task left in the memory of one of its outputs.
@@ -77,4 +105,14 @@ impl<'r> Gatherer<'r> {
         let better = better.and_then(|(arg, partner)| covering(task, arg, partner));
         better.map_or(holder, |better| OutputRef { arg_index: better.arg_index, ..holder })
     }
+}
+
+/// The positions of a candidate that other arguments of its task show, too, which both runs have.
+fn shown_elsewhere((task, candidate): (Task<'_>, Argument<'_>), partner: Task<'_>) -> Spans {
+    let pieces_of = |arg: Argument<'_>| TensorView::of(arg).and_then(|view| pieces(&view));
+    let Some(own) = pieces_of(candidate) else { return Spans::default() };
+    let others = shared_arguments(task, partner).filter_map(pieces_of);
+    let shared = others.flat_map(|other| shared_ranges(&own, &other, CompareUnit::HalfByte));
+    let here = |range: SharedRange| range.here as u64..(range.here + range.len) as u64;
+    Spans::of_unsorted(shared.map(here).collect())
 }

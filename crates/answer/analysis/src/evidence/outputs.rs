@@ -6,6 +6,7 @@ use tensortap_format::FormatError;
 use super::content::{ChangedElements, changed};
 use super::spans::Spans;
 use super::{ArgPair, ErrorOrigin, Gatherer, InputEvidence, Mark, Marks, OutputEvidence};
+use crate::graph::candidates::is_of_one_run;
 use crate::labels::Status;
 
 /// Why bytes that a task may or may not have written are no evidence.
@@ -26,12 +27,12 @@ impl<'r> Gatherer<'r> {
         (before, input): (&Status, Option<&InputEvidence>),
     ) -> Result<OutputEvidence, FormatError> {
         let ArgPair { arg, other, .. } = pair;
-        if let Some(evidence) = self.candidate_of_one_run(pair) {
-            return Ok(evidence);
-        }
         let own = ErrorOrigin::Written(pair.output());
         let failing = self.failing(pair, DumpStage::AfterCompletion)?.map(|(failing, _)| failing);
         let all = || Spans::up_to(pair.end());
+        if is_of_one_run(arg, pair.partner) {
+            return self.candidate_of_one_run(pair, failing.as_ref(), input);
+        }
         let has_before = arg.before.is_some() && other.before.is_some();
         // What was right before is wrong because the task wrote it. Between the tasks of a scene, nothing else writes.
         let was_right = *before == Status::Within || !self.ours.graph.others_write;
@@ -121,7 +122,7 @@ impl<'r> Gatherer<'r> {
 
     /// The origins that positions had before the task, which did not write them. What this task was the first to
     /// receive wrong, later readers inherit from it.
-    fn kept(&mut self, pair: ArgPair<'r>, spans: &Spans, input: Option<&InputEvidence>) -> Marks {
+    pub(super) fn kept(&mut self, pair: ArgPair<'r>, spans: &Spans, input: Option<&InputEvidence>) -> Marks {
         let passed = ErrorOrigin::Passed(pair.output());
         let graph = self.ours.graph;
         let is_ordered =
