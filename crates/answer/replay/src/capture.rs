@@ -1,51 +1,41 @@
-//! A captured task, read from a dump or from a case.
+//! A captured task, read from a dump or a case.
 
-use std::path::{Path, PathBuf};
+use std::ops::Deref;
+use std::path::Path;
 
-use serde_json::{Map, Value};
 use tensortap_abi::{BLOCK_CONTEXT_SLOT, DType, DumpStage, MAX_PASSED_TENSORS, MAX_SCALARS, can_be_passed};
 use tensortap_format::{
-    Argument, Dump, GoldenVerdict, KernelInfo, RECORD_RUNTIME, Task, TaskKey, Tasks, quoted,
+    Argument, Dump, GoldenVerdict, KernelInfo, KernelTolerance, RunInfo, Task, TaskKey, Tasks, quoted,
 };
 use tensortap_geometry::{GeometryError, Layout};
 
+use crate::case::OpenCase;
 use crate::foreign::FOREIGN_PLATFORM;
-use crate::{ArgReport, KernelCode, ReplayError};
+use crate::{ArgReport, ExpectedSource, KernelCode, ReplayError};
 
 /// The run that captured the task.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CapturedRun {
-    /// Scene that provides the kernels.
-    pub scene: String,
-    /// Platform of the run.
-    pub platform: String,
-    /// Runtime of the run.
-    pub runtime: String,
-    /// The scene's parameters.
-    pub params: Map<String, Value>,
-    /// Address of device memory.
-    pub device_base: u64,
-    /// The kernels by `func_id`.
-    pub kernels: Vec<KernelInfo>,
-    /// The injected fault, `KERNEL=KIND`.
-    pub inject_fault: Option<String>,
-    /// The scene folder, if the scene came from one.
-    pub scene_folder: Option<PathBuf>,
+    /// What its dump records about it.
+    pub info: RunInfo,
     /// Whether another project captured it or it is a recorded program. Kernels are then known by name only.
     pub is_foreign: bool,
     /// Verdict of the run's own golden; `None` if unknown.
     pub golden: Option<GoldenVerdict>,
 }
 
+impl Deref for CapturedRun {
+    type Target = RunInfo;
+
+    fn deref(&self) -> &RunInfo {
+        &self.info
+    }
+}
+
 impl CapturedRun {
     /// Name of the place of capture: the platform, or the other project.
     pub fn captured_on(&self) -> &str {
         if self.is_foreign && !self.is_of_program() { &self.scene } else { &self.platform }
-    }
-
-    /// Whether it is a recorded program, which has no scene.
-    pub fn is_of_program(&self) -> bool {
-        self.runtime == RECORD_RUNTIME
     }
 
     /// Default platform of a replay: the captured one, or a simulated device for a recorded program.
@@ -111,8 +101,8 @@ pub trait Capture: Sync {
     /// Why the records of a task contradict each other; `None` if they do not.
     fn damage(&self, task: Task<'_>) -> Option<String>;
 
-    /// Tolerance for the outputs on another platform, if the capture declares one.
-    fn tolerance(&self, _task: Task<'_>) -> Option<(f64, f64)> {
+    /// The facts of a case; `None` for a dump.
+    fn case(&self) -> Option<&OpenCase> {
         None
     }
 
@@ -142,34 +132,39 @@ pub trait Capture: Sync {
         &[]
     }
 
-    /// The libraries that the case contains.
-    fn case_code(&self) -> &[KernelCode] {
-        &[]
-    }
-
-    /// Key of its scene in the registry.
-    fn scene_key(&self) -> &str {
-        &self.run().scene
-    }
-
     /// Replaces `into` with the bytes of a blob.
     fn read(&self, blob: &Blob, into: &mut Vec<u8>) -> Result<(), ReplayError>;
 
     /// Its path, for messages.
     fn name(&self) -> String;
-
-    /// Whether expected outputs come from references. A tolerance rule then judges them on every platform.
-    fn expects_reference(&self) -> bool {
-        false
-    }
-
-    /// Whether content was replaced with noise, so that outputs cannot be checked.
-    fn redacted(&self) -> bool {
-        false
-    }
 }
 
 impl dyn Capture + '_ {
+    /// The libraries that the case contains.
+    pub fn case_code(&self) -> &[KernelCode] {
+        self.case().map_or(&[], |case| &case.code)
+    }
+
+    /// Key of its scene in the registry.
+    pub fn scene_key(&self) -> &str {
+        self.case().map_or(&self.run().scene, |case| &case.scene_key)
+    }
+
+    /// Tolerance for the outputs on another platform, if a case states one.
+    pub fn tolerance(&self) -> Option<KernelTolerance> {
+        self.case()?.section.tolerance
+    }
+
+    /// Source of the expected outputs.
+    pub fn expects(&self) -> ExpectedSource {
+        self.case().map_or(ExpectedSource::Captured, |case| case.section.expected)
+    }
+
+    /// Whether content was replaced with noise, so that outputs cannot be checked.
+    pub fn is_redacted(&self) -> bool {
+        self.case().is_some_and(|case| case.section.redacted.is_some())
+    }
+
     /// The tasks that can be replayed, in capture order.
     pub fn recorded(&self) -> impl Iterator<Item = Task<'_>> {
         self.tasks().iter().filter(|task| task.is_recorded())

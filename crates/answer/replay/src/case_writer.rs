@@ -1,36 +1,57 @@
-//! Writes the files of a case. After an error, partial files are removed.
+//! Writes a case: a dump of one task with a README and libraries, in a folder or one file. After an error, partial files
+//! are removed.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use tensortap_abi::DType;
-use tensortap_format::Argument;
-use tensortap_interchange::{ArrayHead, ArrayWriter, Content, InterchangeError};
-
-use crate::ReplayError;
-use crate::case_file::{
-    CASE_FILE, CASE_KEY, CaseContent, CaseFile, CaseLibrary, EXPECTS_REFERENCE, KERNELS_FOLDER, README_FILE,
-    README_KEY, TENSORS_FILE, hex64,
+use serde_json::Value;
+use tensortap_abi::{
+    DType, DumpStage, MAX_DIMS, RECORD_DTYPE_UNKNOWN, RECORD_HAS_HASH, RECORD_IN_FLIGHT, ScalarRecord,
+    ScopeRecord, TaskRecord, TensorRecord, TensorStats,
 };
+use tensortap_format::{
+    Argument, Dump, DumpWriter, Footer, FormatError, GRAPH_FILE, IndexRecord, MANIFEST_FILE, Payload,
+    PayloadState, RunInfo, Status, Task,
+};
+use tensortap_interchange::{ArrayHead, ArrayWriter, Content, InterchangeError};
+use tensortap_values::{Element, content_hash};
 
-/// A tensor as stored in the case's file.
-pub struct Payload {
-    dtype: DType,
-    shape: Vec<u64>,
-    bytes: Vec<u8>,
+use crate::capture::Capture;
+use crate::case::{CASE_KEY, CaseLibrary, CaseSection, KERNELS_FOLDER};
+use crate::{ExpectedSource, ExtractConfig, ReplayError};
+
+/// Instructions for people.
+pub const README_FILE: &str = "README.md";
+/// Key of the instructions in a single-file case.
+const README_KEY: &str = "readme";
+
+/// An argument at one stage.
+pub struct CaseRecord<'s> {
+    pub argument: Argument<'s>,
+    pub stage: DumpStage,
+    pub content: CaseContent,
 }
 
-impl Payload {
-    /// Content of a tensor, or its first bytes. Element types that safetensors packs differently are stored
-    /// as bytes.
-    pub fn new(tensor: Argument<'_>, bytes: Vec<u8>, cut: bool) -> Payload {
-        if cut || tensor.dtype.bits() < 8 {
-            return Payload { dtype: DType::UInt8, shape: vec![bytes.len() as u64], bytes };
-        }
-        Payload { dtype: tensor.dtype, shape: tensor.shape().to_vec(), bytes }
-    }
+/// What a case stores of a content.
+pub enum CaseContent {
+    Whole(Vec<u8>),
+    /// The first bytes.
+    Part(Vec<u8>),
+    /// Nothing, or only hash and statistics.
+    Missing(Option<(u128, TensorStats)>),
+}
+
+/// A written case.
+pub struct WrittenCase {
+    /// Number of stored payloads.
+    pub payloads: usize,
+    /// Size of all files.
+    pub bytes: u64,
+    /// The copied libraries.
+    pub libraries: Vec<PathBuf>,
 }
 
 /// Whether the case is a single file.
@@ -38,132 +59,301 @@ pub fn is_file(out: &Path) -> bool {
     out.extension().is_some_and(|e| e == "safetensors")
 }
 
-/// Writes a case and returns its size in bytes. After an error, all partial files are removed.
+/// Writes a case. After an error, all partial files are removed.
 pub fn write(
-    out: &Path,
-    case: &str,
-    readme: &str,
-    payloads: &[(String, Payload)],
-    libraries: &[(PathBuf, PathBuf)],
-) -> Result<u64, ReplayError> {
-    let mut created = CreatedFiles::default();
-    let written = created
-        .libraries(libraries)
-        .and_then(|libraries| Ok(libraries + created.case(out, case, readme, payloads)?));
+    config: &ExtractConfig,
+    capture: &dyn Capture,
+    task: Task<'_>,
+    (mut info, section): (RunInfo, &CaseSection),
+    records: &[CaseRecord<'_>],
+    libraries: &[(PathBuf, String)],
+) -> Result<WrittenCase, ReplayError> {
+    let out = &config.out;
+    let readme = readme(config, &info, (task, capture), section, records);
+    info.extra.insert(CASE_KEY.into(), serde_json::to_value(section).expect("it has only string keys"));
+    if !is_file(out) {
+        return in_new_folder(out, |folder| {
+            let libraries = copy_libraries(libraries, folder)?;
+            let payloads = write_dump(folder, &info, capture, task, records)?;
+            write_text(&folder.join(README_FILE), &readme)?;
+            Ok(WrittenCase { payloads, bytes: folder_bytes(folder), libraries })
+        });
+    }
+    // The folder of a dump becomes one file.
+    let mut name = out.file_name().unwrap_or_default().to_owned();
+    name.push(".unfinished");
+    let unfinished = out.with_file_name(name);
+    in_new_folder(&unfinished, |folder| {
+        let payloads = write_dump(folder, &info, capture, task, records)?;
+        let written = write_file(out, folder, &readme);
+        if written.is_err() {
+            let _ = std::fs::remove_file(out);
+        }
+        let bytes = written?;
+        std::fs::remove_dir_all(folder).map_err(|source| not_written(folder, source))?;
+        Ok(WrittenCase { payloads, bytes, libraries: Vec::new() })
+    })
+}
+
+/// Writes into a folder that is new or empty. After an error, removes the files and the folders that it created.
+pub fn in_new_folder<T>(
+    folder: &Path,
+    fill: impl FnOnce(&Path) -> Result<T, ReplayError>,
+) -> Result<T, ReplayError> {
+    let missing: Vec<&Path> =
+        folder.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.is_dir()).collect();
+    let created = std::fs::create_dir_all(folder).map_err(|source| not_written(folder, source));
+    let written = created.and_then(|()| fill(folder)).map_err(|error| match error {
+        ReplayError::Format(FormatError::Io { path, source, .. }) => not_written(&path, source),
+        other => other,
+    });
     if written.is_err() {
-        created.undo();
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let _ = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+        }
+        missing.into_iter().for_each(|path| drop(std::fs::remove_dir(path)));
     }
     written
-}
-
-/// Files and folders created so far, in order of creation.
-#[derive(Default)]
-struct CreatedFiles {
-    folders: Vec<PathBuf>,
-    files: Vec<PathBuf>,
-}
-
-impl CreatedFiles {
-    fn case(
-        &mut self,
-        out: &Path,
-        case: &str,
-        readme: &str,
-        payloads: &[(String, Payload)],
-    ) -> Result<u64, ReplayError> {
-        if is_file(out) {
-            self.folder(out.parent().unwrap_or(Path::new("")))?;
-            return self.tensors(out, payloads, &[(CASE_KEY, case), (README_KEY, readme)]);
-        }
-        self.folder(out)?;
-        // The description is written last: it marks the case as complete.
-        let tensors = self.tensors(&out.join(TENSORS_FILE), payloads, &[])?;
-        let texts = [(README_FILE, readme), (CASE_FILE, case)];
-        texts.into_iter().try_fold(tensors, |sum, (name, text)| Ok(sum + self.text(&out.join(name), text)?))
-    }
-
-    fn libraries(&mut self, libraries: &[(PathBuf, PathBuf)]) -> Result<u64, ReplayError> {
-        let mut bytes = 0;
-        for (from, to) in libraries {
-            self.folder(to.parent().unwrap_or(Path::new("")))?;
-            self.files.push(to.clone());
-            bytes += std::fs::copy(from, to).map_err(|source| not_written(to, source))?;
-            // Restrict write permission to the owner, whatever the library's own permissions are.
-            let rights = std::fs::Permissions::from_mode(0o644);
-            std::fs::set_permissions(to, rights).map_err(|source| not_written(to, source))?;
-        }
-        Ok(bytes)
-    }
-
-    /// Creates a folder and its missing parents.
-    fn folder(&mut self, folder: &Path) -> Result<(), ReplayError> {
-        let missing: Vec<&Path> =
-            folder.ancestors().take_while(|p| !p.as_os_str().is_empty() && !p.is_dir()).collect();
-        for path in missing.into_iter().rev() {
-            std::fs::create_dir(path).map_err(|source| not_written(path, source))?;
-            self.folders.push(path.to_owned());
-        }
-        Ok(())
-    }
-
-    fn tensors(
-        &mut self,
-        path: &Path,
-        payloads: &[(String, Payload)],
-        notes: &[(&str, &str)],
-    ) -> Result<u64, ReplayError> {
-        self.files.push(path.to_owned());
-        let arrays: Vec<(ArrayHead<'_>, &dyn Content)> = payloads
-            .iter()
-            .map(|(name, Payload { dtype, shape, bytes })| {
-                (ArrayHead { name, dtype: *dtype, shape }, bytes as &dyn Content)
-            })
-            .collect();
-        ArrayWriter::new().safetensors(path, &arrays, notes).map_err(|error| match error {
-            InterchangeError::Io { source, .. } => not_written(path, source),
-            other => not_written(path, io::Error::other(other.to_string())),
-        })
-    }
-
-    fn text(&mut self, path: &Path, text: &str) -> Result<u64, ReplayError> {
-        self.files.push(path.to_owned());
-        std::fs::write(path, text).map_err(|source| not_written(path, source))?;
-        Ok(text.len() as u64)
-    }
-
-    /// Removes the created files, and the created folders that are empty.
-    fn undo(&self) {
-        for file in &self.files {
-            let _ = std::fs::remove_file(file);
-        }
-        for folder in self.folders.iter().rev() {
-            let _ = std::fs::remove_dir(folder);
-        }
-    }
 }
 
 fn not_written(path: &Path, source: io::Error) -> ReplayError {
     ReplayError::NotWritten { path: path.to_owned(), source }
 }
 
+pub fn write_text(path: &Path, text: &str) -> Result<(), ReplayError> {
+    std::fs::write(path, text).map_err(|source| not_written(path, source))
+}
+
+/// Size of the files in a folder and its folders.
+pub fn folder_bytes(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let bytes = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => folder_bytes(&entry.path()),
+        Ok(metadata) => metadata.len(),
+        Err(_) => 0,
+    };
+    entries.map(bytes).sum()
+}
+
+fn copy_libraries(libraries: &[(PathBuf, String)], folder: &Path) -> Result<Vec<PathBuf>, ReplayError> {
+    let folder = folder.join(KERNELS_FOLDER);
+    let copy = |(from, name): &(PathBuf, String)| {
+        let to = folder.join(name);
+        // Restrict write permission to the owner, whatever the library's own permissions are.
+        let rights = std::fs::Permissions::from_mode(0o644);
+        let copied = std::fs::create_dir_all(&folder)
+            .and_then(|()| std::fs::copy(from, &to))
+            .and_then(|_| std::fs::set_permissions(&to, rights));
+        copied.map(|()| to.clone()).map_err(|source| not_written(&to, source))
+    };
+    libraries.iter().map(copy).collect()
+}
+
+/// Writes the dump of a task and returns the number of its payloads.
+fn write_dump(
+    folder: &Path,
+    info: &RunInfo,
+    capture: &dyn Capture,
+    task: Task<'_>,
+    records: &[CaseRecord<'_>],
+) -> Result<usize, FormatError> {
+    let mut writer = DumpWriter::create(folder, info)?;
+    let mut index: Vec<IndexRecord> = Vec::new();
+    let mut named = |text: Option<&str>| {
+        let Some(text) = text else { return 0 };
+        let id = u32::try_from(index.len() + 1).unwrap_or(0);
+        index.push(IndexRecord::string(id, text));
+        id
+    };
+    let (name, scope) = (named(task.task_name()), named(task.scope()));
+    let mut fields: Vec<TensorRecord> = records.iter().map(|record| tensor(task, record)).collect();
+    fields.iter_mut().for_each(|fields| fields.name = named(task.arg_name(fields.arg_index)));
+    let scalars = capture.scalars(task).into_iter().filter_map(|scalar| {
+        let (arg_index, dtype) = (scalar.arg_index, scalar.dtype.tag());
+        let (task_id, stage) = (task.task_id, DumpStage::BeforeDispatch as u8);
+        let name = named(task.arg_name(arg_index));
+        Some(ScalarRecord {
+            task_id,
+            stage,
+            arg_index,
+            bits: scalar.bits.ok()?,
+            name,
+            dtype,
+            ..ScalarRecord::default()
+        })
+    });
+    let scalars: Vec<ScalarRecord> = scalars.collect();
+    if scope != 0 {
+        index.push(IndexRecord::plain(&ScopeRecord { id: 1, name: scope, ..ScopeRecord::default() }));
+    }
+    let mut stored = HashMap::new();
+    for (record, fields) in records.iter().zip(&mut fields) {
+        let payload = store(&mut writer, &record.content, &mut stored, fields)?;
+        index.push(IndexRecord::tensor(fields, payload));
+    }
+    index.extend(scalars.iter().map(IndexRecord::plain));
+    index.push(IndexRecord::plain(&TaskRecord { name, scope: scope.min(1), ..task_record(task) }));
+    writer.append(0, 0..index.len() as u64, &index)?;
+    writer.finish(&Footer::new(Status::Complete))?;
+    Ok(stored.len())
+}
+
+fn task_record(task: Task<'_>) -> TaskRecord {
+    let unfinished = task.is_unfinished();
+    TaskRecord {
+        task_id: task.task_id,
+        flags: if unfinished { RECORD_IN_FLIGHT } else { 0 },
+        func_id: task.func_id,
+        block_num: task.block_num,
+        submitted_ns: task.submitted_ns,
+        started_ns: task.dispatched_ns,
+        // 0 would mean that it did not complete.
+        completed_ns: if unfinished { 0 } else { task.completed_ns.unwrap_or(0).max(1) },
+        capture_ns: task.capture_ns,
+        tensor_count: task.tensor_count,
+        scalar_count: task.scalar_count,
+        operation: task.operation as u8,
+        ..TaskRecord::default()
+    }
+}
+
+/// The fields of a tensor record, without those of its payload.
+fn tensor(task: Task<'_>, record: &CaseRecord<'_>) -> TensorRecord {
+    let CaseRecord { argument, stage, .. } = record;
+    let captured = argument.captured(*stage);
+    let unknown = if argument.dtype_known { 0 } else { RECORD_DTYPE_UNKNOWN };
+    let in_flight = captured.is_some_and(|captured| captured.in_flight);
+    let (mut shape, mut strides) = ([0; MAX_DIMS], [0; MAX_DIMS]);
+    shape.iter_mut().zip(argument.shape()).for_each(|(to, from)| *to = *from);
+    strides.iter_mut().zip(argument.strides()).for_each(|(to, from)| *to = *from);
+    let hash = captured.and_then(|captured| captured.hash());
+    TensorRecord {
+        task_id: task.task_id,
+        stage: *stage as u8,
+        arg_index: argument.arg_index,
+        flags: unknown
+            | if in_flight { RECORD_IN_FLIGHT } else { 0 }
+            | if hash.is_some() { RECORD_HAS_HASH } else { 0 },
+        dtype: argument.dtype.tag(),
+        ndims: u8::try_from(argument.shape().len()).unwrap_or(u8::MAX),
+        role: argument.role.tag(),
+        hash: hash.unwrap_or_default().to_le_bytes(),
+        start_offset: argument.start_offset,
+        address: argument.address,
+        shape,
+        strides,
+        ..TensorRecord::default()
+    }
+}
+
+/// Stores a payload, unless an equal one is stored already, and sets its hash.
+fn store(
+    writer: &mut DumpWriter,
+    content: &CaseContent,
+    stored: &mut HashMap<(u128, u64), u64>,
+    fields: &mut TensorRecord,
+) -> Result<Payload, FormatError> {
+    let payload = match content {
+        CaseContent::Whole(payload) | CaseContent::Part(payload) => payload,
+        CaseContent::Missing(None) => return Ok(Payload::None),
+        CaseContent::Missing(Some((hash, stats))) => {
+            (fields.hash, fields.flags) = (hash.to_le_bytes(), fields.flags | RECORD_HAS_HASH);
+            return Ok(Payload::Stats(*stats));
+        }
+    };
+    let (hash, bytes) = (content_hash(payload), payload.len() as u64);
+    let known = stored.get(&(hash, bytes)).copied();
+    let offset = known.unwrap_or_else(|| writer.reserve(bytes));
+    if known.is_none() {
+        let path = writer.payload_path().to_owned();
+        let write = writer.payload_file()?.write_all_at(payload, offset);
+        write.map_err(|source| FormatError::Io { action: "write", path, source })?;
+        stored.insert((hash, bytes), offset);
+    }
+    if let CaseContent::Part(_) = content {
+        // The hash is that of all of the content.
+        return Ok(Payload::Truncated { offset, bytes });
+    }
+    (fields.hash, fields.flags) = (hash.to_le_bytes(), fields.flags | RECORD_HAS_HASH);
+    Ok(if known.is_some() {
+        Payload::Deduplicated { offset, bytes }
+    } else {
+        Payload::Stored { offset, bytes }
+    })
+}
+
+/// Writes the dump in a folder as one file and returns its size: manifest and graph are notes in the header, and records
+/// name their payloads.
+fn write_file(out: &Path, folder: &Path, readme: &str) -> Result<u64, ReplayError> {
+    let dump = Dump::open(folder)?;
+    let read = |name: &str| {
+        let path = folder.join(name);
+        std::fs::read_to_string(&path).map_err(|source| not_written(&path, source))
+    };
+    let graph = read(GRAPH_FILE)?;
+    let mut manifest: Value = serde_json::from_str(&read(MANIFEST_FILE)?).expect("this program wrote it");
+    let mut names: HashMap<u64, String> = HashMap::new();
+    let mut arrays: Vec<(String, DType, Vec<u64>, Vec<u8>)> = Vec::new();
+    let described = manifest["tensors"].as_array_mut().into_iter().flatten();
+    for (record, described) in dump.records().zip(described) {
+        let record = record?;
+        if !matches!(record.payload, PayloadState::Stored | PayloadState::Truncated) {
+            continue;
+        }
+        let name = names.entry(record.bin_offset).or_insert_with(|| {
+            let stage = if record.stage == DumpStage::BeforeDispatch { "input" } else { "expected" };
+            format!("arg{:02}_{stage}", record.arg_index)
+        });
+        described["tensor"] = name.as_str().into();
+        if arrays.iter().all(|(known, ..)| known != name) {
+            let bytes = dump.payload(&record)?;
+            // Element types that safetensors packs differently are stored as bytes.
+            let is_plain = record.payload == PayloadState::Stored && record.dtype.bits() >= 8;
+            let (dtype, shape) = match is_plain {
+                true => (record.dtype, record.shape().to_vec()),
+                false => (DType::UInt8, vec![bytes.len() as u64]),
+            };
+            arrays.push((name.clone(), dtype, shape, bytes));
+        }
+    }
+    let arrays: Vec<(ArrayHead<'_>, &dyn Content)> = arrays
+        .iter()
+        .map(|(name, dtype, shape, bytes)| (ArrayHead { name, dtype: *dtype, shape }, bytes as &dyn Content))
+        .collect();
+    let manifest = manifest.to_string();
+    let notes = [(MANIFEST_FILE, manifest.as_str()), (GRAPH_FILE, &graph), (README_KEY, readme)];
+    ArrayWriter::new().safetensors(out, &arrays, &notes).map_err(|error| match error {
+        InterchangeError::Io { source, .. } => not_written(out, source),
+        other => not_written(out, io::Error::other(other.to_string())),
+    })
+}
+
 /// Text of the README: what the case is, what it contains, and how to replay it.
-pub fn readme(case: &CaseFile, out: &Path, program: &str) -> String {
-    let name = out.file_name().map_or_else(|| "CASE".into(), |n| n.to_string_lossy().into_owned());
-    let kernels: Vec<&str> = case.subtasks.iter().map(|s| s.kernel.name.as_str()).collect();
-    let (task, scene, kernels) = (hex64(case.task_id), &case.scene, kernels.join(" + "));
-    let from_reference = case.expected == EXPECTS_REFERENCE;
+fn readme(
+    config: &ExtractConfig,
+    info: &RunInfo,
+    (task, capture): (Task<'_>, &dyn Capture),
+    section: &CaseSection,
+    records: &[CaseRecord<'_>],
+) -> String {
+    let name = config.out.file_name().map_or_else(|| "CASE".into(), |n| n.to_string_lossy().into_owned());
+    let (scene, program, kernels) = (&info.scene, &config.program, task.kernel_names().join(" + "));
+    let from_reference = section.expected == ExpectedSource::Reference;
     let outputs = if from_reference { "the outputs it should produce" } else { "the outputs it produced" };
-    let captured = match &case.captured_by {
+    let captured = match &section.captured_by {
         Some(by) => format!("by `{by}`"),
-        None => format!("on `{}` with runtime `{}`", case.platform, case.runtime),
+        None => format!("on `{}` with runtime `{}`", info.platform, info.runtime),
     };
     let mut text = format!(
-        "# Task {task} of `{scene}`: {kernels}\n\n\
+        "# Task {:#018x} of `{scene}`: {kernels}\n\n\
          One task with its captured arguments and {outputs}, captured {captured}.\n\
          It needs no other file.\n\n\
-         ```sh\n{program} replay {name}\n{program} replay {name} --platform a5sim\n{program} replay {name} --debugger --trust\n```\n\n"
+         ```sh\n{program} replay {name}\n{program} replay {name} --platform a5sim\n{program} replay {name} --debugger --trust\n\
+         {program} list {name}\n```\n\n",
+        task.task_id
     );
-    for CaseLibrary { kernel, file, symbol, abi, build_id } in &case.libraries {
+    for CaseLibrary { kernel, file, symbol, abi, build_id } in &section.libraries {
         let library = format!("{KERNELS_FOLDER}/{file}");
         let _ = writeln!(
             text,
@@ -175,39 +365,37 @@ pub fn readme(case: &CaseFile, out: &Path, program: &str) -> String {
         text += "The f64 references of its kernels computed the expected outputs from the inputs, rounded to the element type.\n\
                  On every platform outputs are compared by the kernel's rule, not bit by bit.\n\n";
     }
-    if case.redacted.is_some() {
+    if section.redacted.is_some() {
         text += "**Redacted.** Tensor contents are seeded noise in the range of the captured values. Shapes, dtypes,\n\
                  scalars, statistics and hashes are the captured ones. Outputs cannot be checked; replay with\n\
                  `--allow-inexact`.\n\n";
     }
-    text += "| argument | role | dtype | shape | before | after |\n| --- | --- | --- | --- | --- | --- |\n";
-    for tensor in &case.tensors {
-        let content = |content: &Option<CaseContent>| match content {
-            None => String::new(),
-            Some(CaseContent { tensor: Some(name), payload, .. }) => format!("`{name}` ({payload})"),
-            Some(CaseContent { payload, .. }) => payload.clone(),
+    text += "| argument | stage | role | dtype | shape | content |\n| --- | --- | --- | --- | --- | --- |\n";
+    for CaseRecord { argument, stage, content } in records {
+        let is_noise = section.note(argument.arg_index, *stage).is_some();
+        let content = match content {
+            CaseContent::Whole(_) if is_noise => "noise",
+            CaseContent::Whole(_) => "stored",
+            CaseContent::Part(_) => "truncated",
+            CaseContent::Missing(_) => "missing",
         };
+        let (arg_index, role, dtype) = (argument.arg_index, argument.role.name(), argument.dtype);
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {:?} | {} | {} |",
-            tensor.arg_index,
-            tensor.role,
-            tensor.dtype,
-            tensor.shape,
-            content(&tensor.before),
-            content(&tensor.after)
+            "| {arg_index} | {} | {role} | {dtype} | {:?} | {content} |",
+            stage.name(),
+            argument.shape()
         );
     }
-    for scalar in &case.scalars {
-        let value = scalar.value.as_deref().unwrap_or("unknown");
-        let _ = writeln!(text, "| {} | scalar | {} | | {value} | |", scalar.arg_index, scalar.dtype);
+    for scalar in capture.scalars(task) {
+        let dtype = scalar.dtype;
+        let value = scalar.bits.map_or_else(|_| "unknown".into(), |bits| Element { dtype, bits }.to_string());
+        let _ = writeln!(text, "| {} | | scalar | {dtype} | | {value} |", scalar.arg_index);
     }
-    text += "\nTensor contents are in safetensors form: contiguous, row-major, little endian. Equal contents are stored once.\n\
-             4-bit elements are stored as bytes, two to a byte, the low half first.\n";
-    if let Some(tolerance) = case.tolerance {
+    if let Some(tolerance) = section.tolerance {
         let (rtol, atol) = (tolerance.rtol, tolerance.atol);
         let when = if from_reference { "Outputs" } else { "On another platform outputs" };
-        let _ = writeln!(text, "{when} may differ by rtol {rtol:e}, atol {atol:e}.");
+        let _ = writeln!(text, "\n{when} may differ by rtol {rtol:e}, atol {atol:e}.");
     }
     text
 }

@@ -1,14 +1,15 @@
-//! Reads captured tasks from a dump.
+//! Reads captured tasks from a dump or a case.
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use tensortap_abi::DumpStage;
 use tensortap_format::{
-    Argument, ArgumentSnapshot, DispatchArg, Dump, FormatError, PayloadState, Task, TaskKey, Tasks,
+    Argument, ArgumentSnapshot, DispatchArg, Dump, FormatError, PayloadState, RunInfo, Task, TaskKey, Tasks,
 };
 
 use crate::capture::{Blob, Capture, CapturedRun, Content, bad_counts};
+use crate::case::OpenCase;
 use crate::foreign::{ForeignDump, ForeignOptions, doubt};
 use crate::program::Program;
 use crate::{ArgReport, KernelCode, ReplayError};
@@ -20,6 +21,8 @@ const ARGS_ONLY: &str = "the dump has dispatch arguments but no tensor content; 
 pub struct DumpCapture {
     dump: Dump,
     run: CapturedRun,
+    /// Set if it is a case.
+    case: Option<OpenCase>,
     tasks: Tasks,
     /// Tasks whose dispatches contradict their records, with the contradiction.
     contradicted: HashMap<TaskKey, String>,
@@ -33,22 +36,18 @@ impl DumpCapture {
     /// Opens a dump by its folder, its manifest, or a folder that contains it.
     pub fn open(path: &Path) -> Result<DumpCapture, ReplayError> {
         let dump = Dump::open(path)?;
-        let info = dump.info();
-        let run = CapturedRun {
-            scene: info.scene.clone(),
-            platform: info.platform.clone(),
-            runtime: info.runtime.clone(),
-            params: info.params.clone(),
-            device_base: info.device_base,
-            kernels: info.kernels.clone(),
-            inject_fault: info.inject_fault.clone(),
-            scene_folder: info.scene_folder.as_ref().map(Into::into),
-            is_foreign: false,
-            golden: dump.footer().and_then(|footer| footer.golden),
-        };
-        let tasks = dump.tasks()?;
+        let (info, tasks) = (dump.info().clone(), dump.tasks()?);
+        let bad = |reason| FormatError::BadCase { path: path.to_owned(), reason };
+        let case = OpenCase::of(path, dump.folder(), &info).map_err(bad)?;
+        let count = tasks.iter().filter(Task::is_recorded).count();
+        if case.is_some() && count != 1 {
+            return Err(bad(format!("it has {count} tasks, but a case has one")).into());
+        }
+        let is_foreign = case.as_ref().is_some_and(|case| case.section.captured_by.is_some());
+        let golden = dump.footer().and_then(|footer| footer.golden);
+        let run = CapturedRun { info, is_foreign, golden };
         let contradicted = HashMap::new();
-        let mut capture = DumpCapture { dump, run, tasks, contradicted, foreign: None, program: None };
+        let mut capture = DumpCapture { dump, run, case, tasks, contradicted, foreign: None, program: None };
         if capture.dump.info().dump_args {
             capture.contradicted = capture.check_dispatches()?;
         }
@@ -57,19 +56,27 @@ impl DumpCapture {
 
     /// Applies the user's kernels, if another project made the dump or it is a recorded program.
     pub fn with_kernels(self, options: ForeignOptions<'_>) -> Result<DumpCapture, ReplayError> {
-        if self.run.is_of_program() && !options.kernels.is_empty() {
+        if self.case.is_some() || options.kernels.is_empty() {
+            return Ok(self);
+        }
+        if self.run.is_of_program() {
             let (program, tasks) = Program::new(&self.dump, &self.tasks, options.kernels)?;
-            let kernels = program.kernels.clone();
-            let run = CapturedRun { kernels, is_foreign: true, ..self.run };
+            let info = RunInfo { kernels: program.kernels.clone(), ..self.run.info };
+            let run = CapturedRun { info, is_foreign: true, ..self.run };
             return Ok(DumpCapture { run, tasks, program: Some(Box::new(program)), ..self });
         }
-        if !self.dump.format().is_foreign() || options.kernels.is_empty() {
+        if !self.dump.format().is_foreign() {
             return Ok(self);
         }
         let mut foreign = Box::new(ForeignDump::new(&self.dump, &self.tasks, options)?);
         let (run, tasks) = (std::mem::take(&mut foreign.run), std::mem::take(&mut foreign.tasks));
         let contradicted = std::mem::take(&mut foreign.contradicted);
         Ok(DumpCapture { run, tasks, contradicted, foreign: Some(foreign), ..self })
+    }
+
+    /// Whether its files are in this folder itself.
+    pub fn is_in(&self, folder: &Path) -> bool {
+        self.dump.dir() == folder
     }
 
     /// Whether the dump has dispatch arguments but no content.
@@ -109,6 +116,10 @@ impl Capture for DumpCapture {
     }
 
     fn content(&self, task: Task<'_>, tensor: Argument<'_>, stage: DumpStage) -> Content {
+        let note = self.case.as_ref().and_then(|case| case.section.note(tensor.arg_index, stage));
+        if let Some(reason) = note.and_then(|note| note.reason.clone()) {
+            return Content::Missing(reason);
+        }
         let captured = tensor.captured(stage);
         let is_unfinished = captured.map_or(task.is_unfinished(), |captured| captured.in_flight);
         if stage == DumpStage::AfterCompletion && is_unfinished {
@@ -116,7 +127,10 @@ impl Capture for DumpCapture {
         }
         match captured {
             Some(_) if self.has_only_args() => Content::Missing(ARGS_ONLY.into()),
-            Some(captured) => content(captured),
+            Some(captured) => match content(captured) {
+                Content::Whole(blob) if note.is_some() => Content::Noise(blob),
+                content => content,
+            },
             None => Content::Missing(self.why_missing(task, tensor.arg_index)),
         }
     }
@@ -138,11 +152,16 @@ impl Capture for DumpCapture {
     }
 
     fn assumed(&self, task: Task<'_>) -> Vec<ArgReport> {
-        let Some(foreign) = &self.foreign else { return Vec::new() };
+        let of_case = || self.case.as_ref().map_or(Vec::new(), |case| case.assumed.clone());
+        let Some(foreign) = &self.foreign else { return of_case() };
         let doubtful = foreign.doubtful.get(&task.key()).into_iter().flatten();
         let mut assumed = foreign.lacks.grades(task);
         assumed.extend(doubtful.map(|arg_index| doubt(*arg_index)));
         assumed
+    }
+
+    fn case(&self) -> Option<&OpenCase> {
+        self.case.as_ref()
     }
 
     fn library_code(&self) -> &[KernelCode] {

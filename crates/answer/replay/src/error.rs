@@ -19,14 +19,6 @@ pub enum ReplayError {
     /// The launch could not be prepared.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// A case cannot be read.
-    #[error("{} is not a valid case: {reason}{} extract it again", path.display(), if reason.ends_with("copy it again") { " or" } else { ";" })]
-    BadCase {
-        /// The case.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
     /// The path is neither a dump nor a case.
     #[error(
         "{} is not a dump, a case or a folder of cases ({why}); pass the folder of a dump, or a case that `tensortap \
@@ -186,6 +178,7 @@ impl ReplayError {
     pub fn is_usage(&self) -> bool {
         match self {
             ReplayError::Platform(error) => error.is_usage(),
+            ReplayError::Format(error) => error.is_usage(),
             ReplayError::NotWritten { .. } => false,
             ReplayError::Run(error) => matches!(error, RunError::BadOption { .. }),
             _ => true,

@@ -1,9 +1,10 @@
 //! Computes expected outputs with the f64 references of the kernels, and checks captured outputs against
 //! them.
 
+use serde::{Deserialize, Serialize};
 use tensortap_abi::DumpStage;
 use tensortap_analysis::reference::{ExpectedTensor, ReferenceError, apply, ref_tensor};
-use tensortap_format::{Argument, Task};
+use tensortap_format::{Argument, KernelTolerance, Task};
 use tensortap_judge::Verdict;
 use tensortap_scene::{KernelDef, RefTask, ScalarArg, Scene, Tolerance};
 use tensortap_values::content_hash;
@@ -14,7 +15,8 @@ use crate::item::Kernels;
 use crate::{Check, ReplayError};
 
 /// Source of a case's expected outputs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ExpectedSource {
     /// The captured outputs, compared bit by bit on the same platform.
     #[default]
@@ -115,7 +117,7 @@ pub fn outside(
     capture: &dyn Capture,
     task: Task<'_>,
     references: &[ExpectedTensor],
-    tolerance: Option<(f64, f64)>,
+    tolerance: Option<KernelTolerance>,
 ) -> Result<Option<String>, ReplayError> {
     let mut captured = Vec::new();
     for expected in references {
@@ -128,7 +130,7 @@ pub fn outside(
             dtype: tensor.dtype,
             shape: tensor.shape(),
             elements: tensor.shape().iter().product(),
-            tolerance: tolerance.map(|(rtol, atol)| Tolerance { rtol, atol }),
+            tolerance: tolerance.map(|KernelTolerance { rtol, atol }| Tolerance { rtol, atol }),
             before: None,
         };
         let report = comparison.against_reference(&captured, expected);

@@ -1,25 +1,22 @@
-//! Extracts one task of a dump into a case that can be replayed anywhere.
+//! Extracts one task of a dump into a case: a dump of this task that can be replayed anywhere.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use tensortap_abi::{DType, DumpStage, NO_KERNEL};
+use tensortap_abi::{DumpLevel, DumpStage};
 use tensortap_analysis::reference::{ExpectedTensor, ReferenceError};
-use tensortap_format::{Argument, Task, TaskChoice};
-use tensortap_scene::Registry;
-use tensortap_values::{Element, content_hash};
-
-use crate::capture::{Blob, Capture, CapturedScalar, Content};
-use crate::case_file::{
-    CASE_KIND, CASE_VERSION, CaseAssumption, CaseContent, CaseFile, CaseScalar, CaseStats, CaseSubtask,
-    CaseTensor, CaseTolerance, EXPECTS_CAPTURED, EXPECTS_REFERENCE, RedactionNotice, hex64,
+use tensortap_format::{
+    Argument, FormatError, KernelInfo, KernelTolerance, RunInfo, StatsDocument, Task, TaskChoice,
 };
-use crate::case_writer::{Payload, is_file, readme, write};
+use tensortap_scene::Registry;
+use tensortap_values::content_hash;
+
+use crate::capture::{Capture, Content};
+use crate::case::{CaseAssumption, CaseSection, ContentNote, Libraries, RedactionNotice};
+use crate::case_writer::{CaseContent, CaseRecord, is_file, write};
 use crate::expect::{ExpectedSource, outside, references};
 use crate::foreign::ForeignOptions;
 use crate::item::{find_scene, with_folders};
 use crate::launches;
-use crate::libraries::Libraries;
 use crate::library_kernels::{check_block_num, load_library_kernels};
 use crate::noise::{noise, summary};
 use crate::open::open;
@@ -90,7 +87,7 @@ pub fn extract(config: &ExtractConfig) -> Result<ExtractReport, ReplayError> {
     let opened = open(&config.source, options)?;
     let [capture] = opened.captures.as_slice() else {
         let reason = "pass one dump or one case, not a folder of cases".to_string();
-        return Err(ReplayError::BadCase { path: config.source.clone(), reason });
+        return Err(FormatError::BadCase { path: config.source.clone(), reason }.into());
     };
     let capture = &**capture;
     let task = find_task(capture, config.task.as_ref(), &config.steps)?;
@@ -102,7 +99,7 @@ pub fn extract(config: &ExtractConfig) -> Result<ExtractReport, ReplayError> {
     check_block_num(config.block_num, &opened.captures)?;
     let give = config.load_kernels.as_ref();
     let given = load_library_kernels(&mut registry, give, &config.kernels, &opened.captures)?;
-    let libraries = Libraries::of(&given, task, &config.out)?;
+    let libraries = Libraries::of(&given, task, is_file(&config.out))?;
     let scene = find_scene(capture, &registry)?;
     let tolerance = scene_tolerance(capture, task, scene);
     let (references, outside) = match (config.expect, config.redact) {
@@ -113,7 +110,7 @@ pub fn extract(config: &ExtractConfig) -> Result<ExtractReport, ReplayError> {
         (ExpectedSource::Reference, None) => {
             (references(capture, task, scene).map_err(|error| refuse(task, &error))?, None)
         }
-        (ExpectedSource::Captured, None) if !capture.expects_reference() => {
+        (ExpectedSource::Captured, None) if capture.expects() == ExpectedSource::Captured => {
             let references = match references(capture, task, scene) {
                 Ok(references) => references,
                 // Such a case would call the kernel with arguments that it does not accept.
@@ -125,39 +122,38 @@ pub fn extract(config: &ExtractConfig) -> Result<ExtractReport, ReplayError> {
         }
         (ExpectedSource::Captured, _) => (Vec::new(), None),
     };
-    let expect = if references.is_empty() && !capture.expects_reference() {
-        ExpectedSource::Captured
-    } else {
-        ExpectedSource::Reference
-    };
+    let expected = if references.is_empty() { capture.expects() } else { ExpectedSource::Reference };
+    let redacted = config.redact.map(|seed| RedactionNotice { seed, note: REDACTED_NOTE.into() });
+    let redacted = redacted.or_else(|| capture.case()?.section.redacted.clone());
     let mut builder = CaseBuilder {
-        redact: config.redact,
+        capture,
+        task,
         allow_inexact: config.allow_inexact,
         references,
-        ..CaseBuilder::new(capture, task)
+        section: CaseSection {
+            expected,
+            tolerance,
+            redacted,
+            libraries: libraries.described,
+            ..CaseSection::default()
+        },
+        records: Vec::new(),
+        noises: Vec::new(),
     };
-    let mut case = builder.describe(tolerance)?;
-    case.libraries.clone_from(&libraries.described);
-    if expect == ExpectedSource::Reference {
-        case.expected = EXPECTS_REFERENCE.into();
-    }
-    if let Some(seed) = config.redact {
-        case.redacted = Some(RedactionNotice { seed, note: REDACTED_NOTE.into() });
-    }
-    let text = serde_json::to_string_pretty(&case).expect("a description has only string keys") + "\n";
-    let readme = readme(&case, &config.out, &config.program);
-    let bytes = write(&config.out, &text, &readme, &builder.payloads, &libraries.copies)?;
+    let info = builder.describe()?;
+    let CaseBuilder { section, records, .. } = builder;
+    let written = write(config, capture, task, (info, &section), &records, &libraries.copies)?;
     Ok(ExtractReport {
         out: config.out.clone(),
         task_id: task.task_id,
         kernels: task.kernel_names(),
         arguments: capture.tensors(task).count() + capture.scalars(task).len(),
-        payloads: builder.payloads.len(),
-        bytes,
-        redacted: config.redact.is_some(),
-        expect,
+        payloads: written.payloads,
+        bytes: written.bytes,
+        redacted: section.redacted.is_some(),
+        expect: expected,
         outside,
-        libraries: libraries.copies.into_iter().map(|(_, to)| to).collect(),
+        libraries: written.libraries,
     })
 }
 
@@ -172,8 +168,8 @@ fn scene_tolerance(
     capture: &dyn Capture,
     task: Task<'_>,
     scene: &'static dyn tensortap_scene::Scene,
-) -> Option<(f64, f64)> {
-    capture.tolerance(task).or_else(|| declared_tolerance(capture, task, scene))
+) -> Option<KernelTolerance> {
+    capture.tolerance().or_else(|| declared_tolerance(capture, task, scene))
 }
 
 /// The one selected task.
@@ -254,224 +250,155 @@ fn refuse_taken(out: &Path) -> Result<(), ReplayError> {
 struct CaseBuilder<'s> {
     capture: &'s dyn Capture,
     task: Task<'s>,
-    redact: Option<u64>,
     allow_inexact: bool,
     /// Expected outputs from references; empty if the captured outputs are expected.
     references: Vec<ExpectedTensor>,
-    payloads: Vec<(String, Payload)>,
-    /// Names of stored payloads by captured hash, size and element type.
-    names: HashMap<(u128, u64, DType), String>,
+    section: CaseSection,
+    records: Vec<CaseRecord<'s>>,
+    /// The noise for each captured content: its hash, element type, and record. Equal contents get equal noise.
+    noises: Vec<(u128, usize)>,
 }
 
 impl<'s> CaseBuilder<'s> {
-    fn new(capture: &'s dyn Capture, task: Task<'s>) -> CaseBuilder<'s> {
-        CaseBuilder {
-            capture,
-            task,
-            redact: None,
-            allow_inexact: false,
-            references: Vec::new(),
-            payloads: Vec::new(),
-            names: HashMap::new(),
+    /// Collects records and facts. Returns the run information.
+    fn describe(&mut self) -> Result<RunInfo, ReplayError> {
+        let (capture, run, task) = (self.capture, self.capture.run(), self.task);
+        if let Some(damage) = capture.damage(task) {
+            return Err(self.refusal(damage));
         }
-    }
-
-    fn describe(&mut self, tolerance: Option<(f64, f64)>) -> Result<CaseFile, ReplayError> {
-        let (run, task) = (self.capture.run(), self.task);
-        let refuse = |reason: String| ReplayError::NotExtracted { task: task.task_id, reason };
-        if let Some(damage) = self.capture.damage(task) {
-            return Err(refuse(damage));
-        }
-        let mut subtasks = Vec::new();
-        for (subtask_id, func_id) in (0..).zip(task.func_id).filter(|(_, id)| *id != NO_KERNEL) {
-            let kernel = run.kernel(func_id).cloned();
-            let kernel = kernel.ok_or_else(|| refuse(format!("the dump does not name kernel {func_id}")))?;
-            subtasks.push(CaseSubtask { subtask_id, kernel });
-        }
-        let assumed = self.capture.assumed(task);
+        let kernels = task.func_ids().map(|func_id| {
+            let unnamed = || self.refusal(format!("the dump does not name kernel {func_id}"));
+            Ok(KernelInfo { module: 0, ..run.kernel(func_id).cloned().ok_or_else(unnamed)? })
+        });
+        let kernels = kernels.collect::<Result<Vec<_>, ReplayError>>()?;
+        let assumed = capture.assumed(task);
         if let Some(ArgReport { arg_index, reason, .. }) = assumed.first().filter(|_| !self.allow_inexact) {
-            let why = reason.as_deref().unwrap_or("it is unknown");
-            return Err(refuse(format!(
-                "argument {arg_index}: {why}; add --allow-inexact to extract it anyway"
-            )));
+            return Err(self.inexact(*arg_index, reason.as_deref().unwrap_or("it is unknown")));
         }
-        let mut tensors = Vec::new();
-        for (index, tensor) in self.capture.tensors(task).enumerate() {
-            let tensor = tensor.map_err(|why| refuse(format!("argument {index}: {why}")))?;
-            tensors.push(self.tensor(tensor)?);
+        for (index, tensor) in capture.tensors(task).enumerate() {
+            let tensor = tensor.map_err(|why| self.refusal(format!("argument {index}: {why}")))?;
+            if tensor.role.reads() {
+                self.content(tensor, DumpStage::BeforeDispatch)?;
+            }
+            if tensor.role.writes() {
+                self.content(tensor, DumpStage::AfterCompletion)?;
+            }
         }
-        Ok(CaseFile {
-            kind: CASE_KIND.into(),
-            schema_version: CASE_VERSION,
-            from: Path::new(&self.capture.name())
-                .file_name()
-                .map_or_else(String::new, |n| n.to_string_lossy().into()),
-            scene: run.scene.clone(),
+        let name = capture.name();
+        self.section.from = Path::new(&name).file_name().unwrap_or_default().to_string_lossy().into_owned();
+        self.section.captured_by = run.is_foreign.then(|| run.scene.clone());
+        self.section.assumed = assumed.into_iter().map(assumption).collect();
+        Ok(RunInfo {
+            run_id: fastrand::u64(..),
             platform: run.platform.clone(),
             runtime: run.runtime.clone(),
+            scene: run.scene.clone(),
             params: run.params.clone(),
-            inject_fault: run.inject_fault.clone(),
-            scene_folder: run.scene_folder.as_ref().map(|folder| folder.display().to_string()),
-            captured_by: run.is_foreign.then(|| run.scene.clone()),
-            libraries: Vec::new(),
-            assumed: assumed.iter().map(assumption).collect(),
             device_base: run.device_base,
-            task_id: task.task_id,
-            block_num: task.block_num,
-            subtasks,
-            tensors,
-            scalars: self.capture.scalars(task).iter().map(scalar).collect(),
-            expected: EXPECTS_CAPTURED.into(),
-            tolerance: tolerance.map(|(rtol, atol)| CaseTolerance { rtol, atol }),
-            redacted: None,
+            dump_level: DumpLevel::Full as u32,
+            kernels,
+            inject_fault: run.inject_fault.clone(),
+            scene_folder: run.scene_folder.clone(),
+            filters: vec!["task".into()],
+            ..RunInfo::default()
         })
     }
 
-    fn tensor(&mut self, tensor: Argument<'_>) -> Result<CaseTensor, ReplayError> {
-        let before =
-            tensor.role.reads().then(|| self.content(tensor, DumpStage::BeforeDispatch)).transpose()?;
-        let after = tensor.role.writes().then(|| self.after(tensor)).transpose()?;
-        Ok(CaseTensor {
-            arg_index: tensor.arg_index,
-            role: tensor.role.name().into(),
-            dtype: tensor.dtype.name().into(),
-            dtype_known: tensor.dtype_known,
-            shape: tensor.shape().to_vec(),
-            strides: tensor.strides().to_vec(),
-            start_offset: tensor.start_offset,
-            address: tensor.address,
-            before,
-            after,
-        })
+    fn refusal(&self, reason: String) -> ReplayError {
+        ReplayError::NotExtracted { task: self.task.task_id, reason }
     }
 
-    fn after(&mut self, tensor: Argument<'_>) -> Result<CaseContent, ReplayError> {
-        let reference = self.references.iter().find(|e| e.arg_index == tensor.arg_index);
-        let Some(bytes) = reference.map(|expected| expected.rounded(tensor.dtype)) else {
-            return self.content(tensor, DumpStage::AfterCompletion);
-        };
-        Ok(self.stored(tensor, bytes, true, "stored"))
+    fn inexact(&self, arg_index: u16, why: &str) -> ReplayError {
+        self.refusal(format!("argument {arg_index}: {why}; add --allow-inexact to extract it anyway"))
     }
 
-    fn content(&mut self, tensor: Argument<'_>, stage: DumpStage) -> Result<CaseContent, ReplayError> {
-        let (content, is_output) =
-            (self.capture.content(self.task, tensor, stage), stage == DumpStage::AfterCompletion);
-        let refuse = |why: &str| ReplayError::NotExtracted {
-            task: self.task.task_id,
-            reason: format!("argument {}: {why}; add --allow-inexact to extract it anyway", tensor.arg_index),
+    /// Adds the content of a tensor at a stage.
+    fn content(&mut self, tensor: Argument<'s>, stage: DumpStage) -> Result<(), ReplayError> {
+        let reference = self.references.iter().find(|expected| expected.arg_index == tensor.arg_index);
+        if let Some(expected) = reference.filter(|_| stage == DumpStage::AfterCompletion) {
+            self.keep(tensor, stage, CaseContent::Whole(expected.rounded(tensor.dtype)));
+            return Ok(());
+        }
+        let content = self.capture.content(self.task, tensor, stage);
+        let blob = match &content {
+            Content::Whole(blob) | Content::Noise(blob) => blob,
+            Content::Part(blob) if self.allow_inexact => blob,
+            Content::Part(_) => return Err(self.inexact(tensor.arg_index, "only a part of it was stored")),
+            Content::Missing(why) if self.allow_inexact => {
+                self.missing(tensor, stage, why);
+                return Ok(());
+            }
+            Content::Missing(why) => return Err(self.inexact(tensor.arg_index, why)),
         };
         let mut bytes = Vec::new();
-        let (payload, blob) = match &content {
-            Content::Whole(blob) => ("stored", blob),
-            Content::Noise(blob) => ("noise", blob),
-            Content::Part(blob) if self.allow_inexact => ("truncated", blob),
-            Content::Part(_) => return Err(refuse("only a part of it was stored")),
-            Content::Missing(why) if self.allow_inexact => return Ok(missing(why)),
-            Content::Missing(why) => return Err(refuse(why)),
-        };
         self.capture.read(blob, &mut bytes)?;
         if blob.hash.is_some_and(|hash| content_hash(&bytes) != hash) {
-            return Err(refuse("its payload is corrupt (hash mismatch)"));
+            return Err(self.inexact(tensor.arg_index, "its payload is corrupt (hash mismatch)"));
         }
-        match self.redact {
-            Some(seed) if payload == "stored" => Ok(self.redacted(tensor, blob, &bytes, is_output, seed)),
-            Some(_) if payload == "truncated" => {
-                Ok(missing("only a part was stored, and the case is redacted"))
+        match (content, self.section.redacted.as_ref().map(|notice| notice.seed)) {
+            (Content::Whole(_), Some(seed)) => self.redact(tensor, stage, &bytes, seed),
+            (Content::Part(_), Some(_)) => {
+                self.missing(tensor, stage, "only a part was stored, and the case is redacted");
             }
-            _ => Ok(self.stored(tensor, bytes, is_output, payload)),
+            (Content::Part(_), None) => self.keep(tensor, stage, CaseContent::Part(bytes)),
+            (Content::Noise(_), _) => {
+                let case = self.capture.case();
+                let note = case.and_then(|case| case.section.note(tensor.arg_index, stage)).cloned();
+                self.section.contents.extend(note);
+                self.keep(tensor, stage, CaseContent::Whole(bytes));
+            }
+            (Content::Whole(_) | Content::Missing(_), _) => {
+                self.keep(tensor, stage, CaseContent::Whole(bytes))
+            }
         }
+        Ok(())
     }
 
-    fn stored(
-        &mut self,
-        tensor: Argument<'_>,
-        bytes: Vec<u8>,
-        is_output: bool,
-        payload: &str,
-    ) -> CaseContent {
-        let hash = content_hash(&bytes);
-        let name = self.store(tensor, hash, is_output, bytes, payload == "truncated");
-        let hash = (payload == "stored").then(|| format!("{hash:#034x}"));
-        CaseContent { payload: payload.into(), tensor: Some(name), hash, reason: None, stats: None }
+    fn keep(&mut self, argument: Argument<'s>, stage: DumpStage, content: CaseContent) {
+        self.records.push(CaseRecord { argument, stage, content });
     }
 
-    fn redacted(
-        &mut self,
-        tensor: Argument<'_>,
-        blob: &Blob,
-        content: &[u8],
-        is_output: bool,
-        seed: u64,
-    ) -> CaseContent {
+    /// Adds a record without content, and the reason.
+    fn missing(&mut self, tensor: Argument<'s>, stage: DumpStage, why: &str) {
+        self.section.contents.push(ContentNote { reason: Some(why.into()), ..note(tensor, stage) });
+        self.keep(tensor, stage, CaseContent::Missing(None));
+    }
+
+    /// Adds noise instead of an input, or only the hash and the statistics of an output.
+    fn redact(&mut self, tensor: Argument<'s>, stage: DumpStage, content: &[u8], seed: u64) {
         let numel = tensor.shape().iter().product();
-        let found = summary(tensor.dtype, numel, content);
-        let hash = blob.hash.unwrap_or_else(|| content_hash(content));
-        let finite = |value: f64| value.is_finite().then_some(value);
-        let s = &found.stats;
-        let stats = CaseStats {
-            min: finite(s.min),
-            max: finite(s.max),
-            mean: finite(s.mean),
-            std: finite(s.std),
-            zeros: s.zeros,
-            nan: s.nan,
-            inf: s.inf,
-        };
-        let about = CaseContent {
-            payload: "missing".into(),
-            tensor: None,
-            hash: Some(format!("{hash:#034x}")),
-            reason: Some("the case is redacted".into()),
-            stats: Some(stats),
-        };
-        if is_output {
-            return about;
+        let (found, hash) = (summary(tensor.dtype, numel, content), content_hash(content));
+        let about = ContentNote { reason: Some("the case is redacted".into()), ..note(tensor, stage) };
+        if stage == DumpStage::AfterCompletion {
+            self.section.contents.push(about);
+            return self.keep(tensor, stage, CaseContent::Missing(Some((hash, found.stats))));
         }
-        let made = noise(tensor.dtype, numel, &found, seed.wrapping_add(self.payloads.len() as u64));
-        let name = self.store(tensor, hash, is_output, made, false);
-        CaseContent { payload: "noise".into(), tensor: Some(name), reason: None, ..about }
-    }
-
-    /// Stores a payload unless an equal one is stored already; returns its name.
-    fn store(
-        &mut self,
-        tensor: Argument<'_>,
-        hash: u128,
-        is_output: bool,
-        bytes: Vec<u8>,
-        cut: bool,
-    ) -> String {
-        let key = (hash, bytes.len() as u64, tensor.dtype);
-        if let Some(name) = self.names.get(&key) {
-            return name.clone();
-        }
-        let stage = if is_output { "expected" } else { "input" };
-        let name = format!("arg{:02}_{stage}", tensor.arg_index);
-        self.names.insert(key, name.clone());
-        self.payloads.push((name.clone(), Payload::new(tensor, bytes, cut)));
-        name
+        let stats = serde_json::to_value(StatsDocument(found.stats)).unwrap_or_default();
+        let hash_text = Some(format!("{hash:#034x}"));
+        self.section.contents.push(ContentNote { reason: None, hash: hash_text, stats, ..about });
+        let is_same = |place: usize| self.records[place].argument.dtype == tensor.dtype;
+        let known = self.noises.iter().find(|(known, place)| *known == hash && is_same(*place));
+        let made = match known.map(|(_, place)| &self.records[*place].content) {
+            Some(CaseContent::Whole(noise)) => noise.clone(),
+            _ => noise(tensor.dtype, numel, &found, seed.wrapping_add(self.noises.len() as u64)),
+        };
+        self.noises.push((hash, self.records.len()));
+        self.keep(tensor, stage, CaseContent::Whole(made));
     }
 }
 
-fn assumption(assumed: &ArgReport) -> CaseAssumption {
+/// An empty note on a content.
+fn note(tensor: Argument<'_>, stage: DumpStage) -> ContentNote {
+    ContentNote {
+        arg_index: tensor.arg_index,
+        stage: stage.name().into(),
+        reason: None,
+        hash: None,
+        stats: serde_json::Value::Null,
+    }
+}
+
+fn assumption(assumed: ArgReport) -> CaseAssumption {
     let ArgReport { arg_index, grade, reason, .. } = assumed;
-    CaseAssumption {
-        arg_index: *arg_index,
-        grade: grade.name().into(),
-        reason: reason.clone().unwrap_or_default(),
-    }
-}
-
-fn missing(why: &str) -> CaseContent {
-    CaseContent { payload: "missing".into(), tensor: None, hash: None, reason: Some(why.into()), stats: None }
-}
-
-fn scalar(scalar: &CapturedScalar) -> CaseScalar {
-    let bits = scalar.bits.as_ref().ok().copied();
-    CaseScalar {
-        arg_index: scalar.arg_index,
-        dtype: scalar.dtype.name().into(),
-        bits: bits.map(hex64),
-        value: bits.map(|bits| Element { dtype: scalar.dtype, bits }.to_string()),
-    }
+    CaseAssumption { arg_index, grade, reason: reason.unwrap_or_default() }
 }

@@ -10,8 +10,8 @@ use tensortap_abi::{
     BLOCK_CONTEXT_SLOT, CoreType, DumpStage, KernelName, NO_KERNEL, SLOTS_PER_TASK, SUBTASK_CONTEXT_SLOT,
 };
 use tensortap_format::{
-    Argument, ArgumentRecord, ArgumentSnapshot, Assembler, Dump, DumpFormat, KernelInfo, Task, TaskFacts,
-    TaskKey, TaskPart, Tasks, func_ids,
+    Argument, ArgumentRecord, ArgumentSnapshot, Assembler, Dump, DumpFormat, KernelInfo, RunInfo, Task,
+    TaskFacts, TaskKey, TaskPart, Tasks, func_ids,
 };
 
 use crate::capture::{CapturedRun, layout};
@@ -146,13 +146,13 @@ impl ForeignDump {
             }
             place(task, dump.shared_buffers(task.key()), &mut assembler);
         }
-        let run = CapturedRun {
+        let info = RunInfo {
             scene: FOREIGN_SCENE.into(),
             platform: FOREIGN_PLATFORM.into(),
             kernels: kernels.kernels.clone(),
-            is_foreign: true,
-            ..CapturedRun::default()
+            ..RunInfo::default()
         };
+        let run = CapturedRun { info, is_foreign: true, golden: None };
         let lacks = MissingFacts {
             blocks: options.block_num.is_none() && !dump.has_graph(),
             scalars: dump.format() == DumpFormat::SimplerFirst,

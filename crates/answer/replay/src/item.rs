@@ -2,11 +2,12 @@
 //! Reads no content yet.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use tensortap_abi::{
     BlockContext, DType, DeviceRange, DumpStage, NO_KERNEL, SLOTS_PER_TASK, SubtaskContext, TaskId,
 };
-use tensortap_format::{Argument, Task};
+use tensortap_format::{Argument, KernelTolerance, Task};
 use tensortap_scene::{KernelDef, Registry, ScalarArg, Scene, Tolerance};
 use tensortap_values::Element;
 
@@ -160,9 +161,11 @@ impl<'s> Item<'s> {
             func_id: kernels.func_id(),
             kernels,
             check: report.check,
-            tolerance: match capture.tolerance(task) {
+            tolerance: match capture.tolerance() {
                 // References always use the tolerance that the kernel declares.
-                Some((rtol, atol)) if report.check != Check::Reference => Some(Tolerance { rtol, atol }),
+                Some(KernelTolerance { rtol, atol }) if report.check != Check::Reference => {
+                    Some(Tolerance { rtol, atol })
+                }
                 _ => kernels.tolerance(),
             },
             spans,
@@ -264,10 +267,11 @@ pub fn with_folders<'c>(
     let mut seen = BTreeSet::new();
     for capture in captures {
         let Some((folder, open)) = capture.run().scene_folder.as_ref().zip(open) else { continue };
+        let folder = PathBuf::from(folder);
         if seen.insert(folder.clone()) {
             let refused =
                 |reason| ReplayError::Folder { from: capture.name(), folder: folder.clone(), reason };
-            let (scene, loader) = open(folder).map_err(refused)?;
+            let (scene, loader) = open(&folder).map_err(refused)?;
             registry = registry.with_first(scene).with_loader(loader);
         }
     }

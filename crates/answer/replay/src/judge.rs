@@ -120,7 +120,7 @@ impl Judge<'_> {
             .iter()
             .filter(relevant)
             .find(|output| if by_bits { !output.bitexact() } else { output.verdict() != Verdict::Within });
-        if item.capture.redacted() && item.check != Check::Reference {
+        if item.capture.is_redacted() && item.check != Check::Reference {
             return Outcome::Unchecked("the case is redacted, so its outputs cannot be checked".into());
         }
         // If a reference lacks one output, the others are not trusted either.

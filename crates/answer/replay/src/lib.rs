@@ -3,7 +3,7 @@
 //!
 //! | module | does |
 //! | --- | --- |
-//! | `capture`, `dump_capture`, `case_capture`, `open` | a captured task, read from a dump or a case |
+//! | `capture`, `dump_capture`, `open` | a captured task, read from a dump or a case |
 //! | `library_kernels`, `foreign`, `program` | kernels from the user's libraries; dumps of another project
 //! and recorded programs, which need such kernels |
 //! | `item` | finds kernels, grades arguments, counts memory; decides whether a task can run |
@@ -13,7 +13,7 @@
 //! |
 //! | `judge`, `check`, `expect` | compares outputs with captured ones, or with the references of the kernels
 //! |
-//! | `extract`, `case_file`, `case_writer`, `libraries`, `noise` | cases |
+//! | `extract`, `case`, `case_writer`, `noise` | cases: dumps of one task with further facts |
 //!
 //! A task runs on the platform's device with the same scheduler and cores as any run; its kernels are called
 //! in the same way. Memory without captured content holds a pattern, so that reading it shows up. Dumps and
@@ -27,8 +27,7 @@
 
 mod batch;
 mod capture;
-mod case_capture;
-mod case_file;
+mod case;
 mod case_writer;
 mod check;
 mod config;
@@ -43,7 +42,6 @@ mod item;
 mod judge;
 mod launch;
 mod launches;
-mod libraries;
 mod library_kernels;
 mod noise;
 mod open;

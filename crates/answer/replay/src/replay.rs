@@ -3,10 +3,11 @@
 use std::time::Instant;
 
 use tensortap_abi::{NO_KERNEL, SLOTS_PER_TASK};
-use tensortap_format::Task;
-use tensortap_format::{TaskChoice, TaskKey, func_ids, is_in_steps, is_pattern, task_fits};
+use tensortap_format::{
+    KernelTolerance, Task, TaskChoice, TaskKey, func_ids, is_in_steps, is_pattern, task_fits,
+};
 use tensortap_platform::{Confinement, DeviceMode, PlatformError};
-use tensortap_scene::{FaultKind, Scene};
+use tensortap_scene::{FaultKind, Scene, Tolerance};
 use tensortap_sync::parallel::cpu_count;
 
 use crate::batch::{BATCH_TASKS, Work, pack};
@@ -17,7 +18,7 @@ use crate::item::{Item, Kernels, ReplayOverrides, SingleDispatch, find_scene, wi
 use crate::launches;
 use crate::library_kernels::{check_options, load_library_kernels, notes, user_code};
 use crate::open::{ReplaySource, open};
-use crate::{Check, Outcome, ReplayConfig, ReplayError, ReplayReport, Selection, TaskReport};
+use crate::{Check, ExpectedSource, Outcome, ReplayConfig, ReplayError, ReplayReport, Selection, TaskReport};
 
 /// Progress of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -225,10 +226,10 @@ impl<'c, 's> Preparation<'c, 's> {
 
     /// Report of a task before it runs.
     fn blank(&self, capture: &dyn Capture, task: Task<'_>) -> TaskReport {
-        let check = match (self.config.reference, capture.expects_reference()) {
-            (true, _) => Check::Reference,
-            (false, true) => Check::CaseReference,
-            (false, false) => Check::Captured,
+        let check = match capture.expects() {
+            _ if self.config.reference => Check::Reference,
+            ExpectedSource::Reference => Check::CaseReference,
+            ExpectedSource::Captured => Check::Captured,
         };
         let (kernels, case) = (task.kernel_names(), self.several.then(|| capture.name()));
         let (scope, task_name) = (task.scope().map(str::to_owned), task.task_name().map(str::to_owned));
@@ -479,9 +480,9 @@ pub fn declared_tolerance(
     capture: &dyn Capture,
     task: Task<'_>,
     scene: &'static dyn Scene,
-) -> Option<(f64, f64)> {
-    let tolerance = Kernels::find(capture.run(), task, scene).ok()?.tolerance()?;
-    Some((tolerance.rtol, tolerance.atol))
+) -> Option<KernelTolerance> {
+    let Tolerance { rtol, atol } = Kernels::find(capture.run(), task, scene).ok()?.tolerance()?;
+    Some(KernelTolerance { rtol, atol })
 }
 
 #[cfg(test)]

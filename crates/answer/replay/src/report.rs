@@ -1,13 +1,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tensortap_abi::{DType, KernelAbi, Role, TaskId};
 use tensortap_format::GoldenVerdict;
 use tensortap_judge::Verdict;
 use tensortap_platform::Confinement;
 
 /// Fidelity of an argument to the capture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Grade {
     /// Completely as captured.
     Exact,

@@ -83,8 +83,7 @@ fn keep_code(config: &ExtractConfig, report: &ExtractReport) -> Result<(), Error
     if !report.out.is_dir() {
         return Ok(());
     }
-    // A case that was extracted from a case contains no more than that one.
-    let Ok(dump) = Dump::open(&config.source) else { return Ok(()) };
+    let dump = Dump::open(&config.source)?;
     let named = dump.info().scene_folder.as_ref().map(PathBuf::from);
     let Some(folder) = config.scene_folder.clone().filter(|_| named.is_some()).or(named) else {
         return Ok(());

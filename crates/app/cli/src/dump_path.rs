@@ -129,8 +129,9 @@ fn nothing_recorded(path: &Path) -> Option<anyhow::Error> {
 
 /// The error for a file that belongs to no dump, such as a text.
 fn no_file_of_a_dump(path: &Path) -> Option<anyhow::Error> {
-    let is_of_a_dump =
-        ["json", "idx", "bin"].iter().any(|known| path.extension().is_some_and(|e| e == *known));
+    let is_of_a_dump = ["json", "idx", "bin", "safetensors"]
+        .iter()
+        .any(|known| path.extension().is_some_and(|e| e == *known));
     (path.is_file() && !is_of_a_dump).then(|| {
         let message = format!("{} is a file, not a dump", printable_path(path));
         UsageError::new(message, "name the folder of a dump, or its tensor_dump.json").into()

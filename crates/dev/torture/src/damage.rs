@@ -38,7 +38,11 @@ const DUMP: [&str; 26] = [
     "repair @ --json",
     "diff @ % --rules rules.toml",
 ];
-const CASE: [&str; 4] = [
+const CASE: [&str; 8] = [
+    "list @ --json",
+    "show @ 0 --json",
+    "stats @ --json",
+    "verify @ --json",
     "replay @ --all --device-memory 64MiB --stall-timeout 3 --max-device-failures 2 --allow-inexact --json",
     "replay @ --all --device-memory 64MiB --stall-timeout 3 --max-device-failures 2 --allow-inexact --set-arg 0=1",
     "extract @ --out out --redact --allow-inexact",

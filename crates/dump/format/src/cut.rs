@@ -14,15 +14,6 @@ use crate::{
     error::AtPath,
 };
 
-/// Size of the new dump.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CutTask {
-    /// Number of payloads; equal ones count once.
-    pub payloads: usize,
-    /// Size of the payloads and the image.
-    pub bytes: u64,
-}
-
 /// Kinds of records that belong to a task or that it refers to. Other kinds refer to tasks outside the new
 /// dump.
 const KEPT: [RecordKind; 10] = [
@@ -39,12 +30,13 @@ const KEPT: [RecordKind; 10] = [
 ];
 
 impl Dump {
-    /// Writes one task with its arguments, its kernels and their program as a dump in a new folder.
+    /// Writes one task with its arguments, its kernels and their program as a dump in a new folder. Returns the number of
+    /// payloads; equal ones count once.
     ///
     /// # Errors
     /// If this dump has no index, if the image of the program differs from the recorded one, or if the
     /// folder cannot be written.
-    pub fn cut_task(&self, task_id: u64, out: &Path) -> Result<CutTask, FormatError> {
+    pub fn cut_task(&self, task_id: u64, out: &Path) -> Result<usize, FormatError> {
         let records = self.records_of(task_id)?;
         if !records.iter().any(|record| record.as_task().is_some()) {
             let reason =
@@ -55,7 +47,6 @@ impl Dump {
         info.run_dir.clear();
         info.kernels.retain(|kernel| records.iter().any(|record| defines(record, kernel.func_id)));
         let mut writer = DumpWriter::create(out, &info)?;
-        let mut cut = CutTask::default();
         for module in records.iter().filter_map(|record| record.get::<ModuleRecord>()) {
             let known = self.modules().into_iter().find(|known| known.id == module.id && known.has_image);
             let Some(known) = known else { continue };
@@ -63,17 +54,16 @@ impl Dump {
             let mut file = ImageWriter::create(out, known.kind, known.hash, known.bytes, (0, 0))?;
             file.write(&image)?;
             file.finish(false)?;
-            cut.bytes += known.bytes;
         }
         let mut stored = HashMap::new();
         let records: Vec<IndexRecord> = records
             .into_iter()
-            .map(|record| self.copy_payload(record, &mut writer, &mut stored, &mut cut))
+            .map(|record| self.copy_payload(record, &mut writer, &mut stored))
             .collect::<Result<_, _>>()?;
         let count = records.len() as u64;
         writer.append(0, 0..count, &records)?;
         writer.finish(&Footer::new(Status::Complete))?;
-        Ok(cut)
+        Ok(stored.len())
     }
 
     /// All records of a task in the index.
@@ -112,7 +102,6 @@ impl Dump {
         mut record: IndexRecord,
         writer: &mut DumpWriter,
         stored: &mut HashMap<(u64, u64), u64>,
-        cut: &mut CutTask,
     ) -> Result<IndexRecord, FormatError> {
         let Some((from, bytes)) = record.stored_range() else { return Ok(record) };
         let argument = Record::new(0, 0, 0, [tensortap_abi::NO_KERNEL; 3], &record);
@@ -126,8 +115,6 @@ impl Dump {
                 let path = writer.payload_path().to_owned();
                 writer.payload_file()?.write_all_at(&payload, offset).at("write", &path)?;
                 stored.insert((from, bytes), offset);
-                cut.payloads += 1;
-                cut.bytes += bytes;
                 offset
             }
         };

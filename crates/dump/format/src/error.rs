@@ -75,6 +75,14 @@ pub enum FormatError {
         /// What is wrong.
         reason: String,
     },
+    /// A case cannot be read.
+    #[error("{} is not a valid case: {reason}{} extract it again", path.display(), if reason.ends_with("copy it again") { " or" } else { ";" })]
+    BadCase {
+        /// The case.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A manifest of a newer version.
     #[error("{} has schema version {found}, but this tensortap reads versions up to {known}; use a newer tensortap", path.display())]
     SchemaVersion {

@@ -67,7 +67,6 @@ mod window;
 mod writer;
 
 pub use choice::{TaskChoice, func_ids, is_pattern, name_fits, numbered, scope_fits, task_fits, word_fits};
-pub use cut::CutTask;
 pub use details::{Details, TaskDetails};
 pub use dispatch::{
     Dispatch, DispatchArg, DispatchContext, OrchestrationArg, OrchestrationScalar, dispatch_id,

@@ -12,7 +12,7 @@ use crate::{
     error::AtPath,
     index::{Index, open_regular, read_up_to},
     layout::INDEX_MAGIC,
-    source::{JsonKind, detect, simpler},
+    source::{JsonKind, case_at, detect, is_single_file, simpler},
 };
 
 /// Maximum number of dumps with the same second in one folder. More indicates a problem.
@@ -169,7 +169,7 @@ const MANIFEST_NAMES: [&str; 3] = [MANIFEST_FILE, simpler::MANIFEST_FILES[0], si
 
 /// The location of a dump.
 pub(crate) struct DumpLocation {
-    /// The dump's folder.
+    /// The dump's folder, or the file of a case in one file.
     pub(crate) dir: PathBuf,
     /// Its index or manifest.
     pub(crate) file: PathBuf,
@@ -183,6 +183,11 @@ impl DumpLocation {
 
     fn manifest(file: PathBuf) -> DumpLocation {
         DumpLocation { dir: folder_of(&file).to_owned(), file, is_index: false }
+    }
+
+    fn case(file: PathBuf) -> DumpLocation {
+        let dir = if is_single_file(&file) { &file } else { folder_of(&file) };
+        DumpLocation { dir: dir.to_owned(), file, is_index: false }
     }
 
     /// Sorts dumps by their start, then by name. A damaged index counts as older than any other. For a
@@ -207,12 +212,14 @@ pub(crate) fn folder_of(file: &Path) -> &Path {
 /// The dump that `path` names: a file of the dump, its folder, or a folder that contains it.
 pub(crate) fn locate(path: &Path) -> Result<DumpLocation, FormatError> {
     let metadata = fs::metadata(path).at("open", path)?;
+    // A case of version 1 among dumps is never the newest of them; only its own path names it.
+    let case = || case_at(path).map(DumpLocation::case);
     if metadata.is_dir() {
         let inner = || newest_in(path).or_else(|| newest_in(&path.join("outputs")));
-        let found = dump_in(path).or_else(inner).or_else(|| unrecognised_in(path));
+        let found = dump_in(path).or_else(case).or_else(inner).or_else(|| unrecognised_in(path));
         return found.ok_or_else(|| no_dump(path));
     }
-    locate_by_file(path)
+    case().map_or_else(|| locate_by_file(path), Ok)
 }
 
 /// A file is identified by its content. A manifest without recognizable content and a payload file

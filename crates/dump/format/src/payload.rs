@@ -147,7 +147,7 @@ impl Dump {
     /// Path of the payload file, which exists if any payload was stored.
     #[must_use]
     pub fn payload_path(&self) -> PathBuf {
-        self.dir().join(&self.info().bin_file)
+        self.folder().join(&self.info().bin_file)
     }
 
     /// Size of the payload file; `None` if it does not exist.

@@ -18,8 +18,8 @@ use crate::{
     index::ReadAhead,
     join::TaskMeaning,
     modules::listed_modules,
-    names::{DumpLocation, locate},
-    source::{SkippedIndex, Source, open_indexed, open_manifest},
+    names::{DumpLocation, folder_of, locate},
+    source::{SkippedIndex, Source, is_case_file, open_case, open_indexed, open_manifest},
 };
 
 /// The end of an index.
@@ -71,6 +71,8 @@ pub struct UncapturedArgument {
 /// ```
 pub struct Dump {
     dir: PathBuf,
+    /// The folder of its files: `dir`, or that of a case in one file.
+    folder: PathBuf,
     source: Source,
     pub(crate) payloads: OnceLock<File>,
     /// Length of the payload file; unlimited while a process writes it.
@@ -92,13 +94,19 @@ impl Dump {
     /// manifest has more records, the manifest is read; [`Dump::passed_over`] reports that.
     pub fn open(path: &Path) -> Result<Dump, FormatError> {
         let DumpLocation { dir, file, is_index } = locate(path)?;
-        let source = if is_index { open_indexed(&file)? } else { Source::Manifest(open_manifest(&file)?) };
+        let folder = folder_of(&file).to_owned();
+        let source = match is_index {
+            true => open_indexed(&file)?,
+            false if is_case_file(&file) => Source::Manifest(open_case(&file)?),
+            false => Source::Manifest(open_manifest(&file)?),
+        };
         let concurrent_writer = match &source {
             Source::Index(indexed) => ConcurrentWriter::of(&indexed.index, &indexed.tail())?,
             Source::Manifest(_) => None,
         };
         let mut dump = Dump {
             dir,
+            folder,
             source,
             payloads: OnceLock::new(),
             payload_limit: u64::MAX,
@@ -111,10 +119,16 @@ impl Dump {
         Ok(dump)
     }
 
-    /// The dump's folder.
+    /// The path that names the dump: its folder, or the file of a case in one file.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// The folder of its files.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// The format that the dump was read from.

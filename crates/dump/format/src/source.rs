@@ -2,6 +2,7 @@
 //! in this module. Outside it there is one [`Dump`](crate::Dump) with one kind of
 //! [`Record`](crate::Record).
 
+mod case;
 mod choose;
 mod detect;
 mod dispatch_table;
@@ -14,12 +15,14 @@ mod meaning;
 mod metered_reader;
 mod neighbors;
 mod normalize;
+mod old_case;
 mod raw_record;
 pub(crate) mod simpler;
 mod task_graph;
 
 use std::fmt;
 
+pub(crate) use case::{case_at, is_case_file, is_single_file, open_case};
 pub use choose::{SkipReason, SkippedIndex};
 pub(crate) use choose::{has_more, open_indexed, take_end, whole_manifest};
 pub(crate) use detect::{JsonKind, detect};

@@ -1,8 +1,6 @@
 //! Extracts one launch as a case: a dump with only this task and its program.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::path::Path;
 
 use tensortap_abi::DType;
 use tensortap_format::{Dump, Launch, Module, ScalarValue, Task};
@@ -12,7 +10,7 @@ use super::cuda::Cuda;
 use super::opencl::OpenCl;
 use super::{LaunchBackend, inexact, is_cuda, why_no_launch};
 use crate::capture::Capture;
-use crate::case_writer::is_file;
+use crate::case_writer::{README_FILE, folder_bytes, in_new_folder, is_file, write_text};
 use crate::{ExpectedSource, ExtractConfig, ExtractReport, ReplayError};
 
 /// Extracts one launch with its program as a dump.
@@ -54,15 +52,18 @@ pub fn extract(
     if let Some(why) = inexact(task, &grades).filter(|_| !config.allow_inexact) {
         return Err(not_extracted(format!("{why}; add --allow-inexact to extract it anyway")));
     }
-    let mut cut = dump.cut_task(task.task_id, &config.out)?;
-    cut.bytes += explain(&config.out, task, module)?;
+    let payloads = in_new_folder(&config.out, |folder| {
+        let payloads = dump.cut_task(task.task_id, folder)?;
+        write_text(&folder.join(README_FILE), &explain(task, module))?;
+        Ok(payloads)
+    })?;
     Ok(ExtractReport {
         out: config.out.clone(),
         task_id: task.task_id,
         kernels: task.kernel_names(),
         arguments: task.arguments().len(),
-        payloads: cut.payloads,
-        bytes: cut.bytes,
+        payloads,
+        bytes: folder_bytes(&config.out),
         redacted: false,
         expect: ExpectedSource::Captured,
         outside: None,
@@ -92,8 +93,8 @@ fn scalar(dtype: DType, bits: u64) -> String {
     format!("{value} ({})", dtype.name())
 }
 
-/// Writes the README of the case and returns its size.
-fn explain(out: &Path, task: Task<'_>, module: Option<&Module>) -> Result<u64, ReplayError> {
+/// The README of the case.
+fn explain(task: Task<'_>, module: Option<&Module>) -> String {
     let kernels = task.kernel_names().join(", ");
     let mut text = format!(
         "# One launch of `{kernels}`\n\nTask {:#x} of a recorded program, with its program and the content of its memory before and \
@@ -128,7 +129,5 @@ fn explain(out: &Path, task: Task<'_>, module: Option<&Module>) -> Result<u64, R
         let (at, name) = (argument.arg_index, line(task.arg_name(argument.arg_index).unwrap_or("-")));
         let _ = writeln!(text, "| {at} | {name} | {before} | {} |", hash(argument.hash_after()));
     }
-    let path = out.join("README.md");
-    fs::write(&path, &text).map_err(|source| ReplayError::Io { action: "write", path, source })?;
-    Ok(text.len() as u64)
+    text
 }

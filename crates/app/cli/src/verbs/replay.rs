@@ -257,8 +257,7 @@ impl ReplayArgs {
         if self.selects_by_kernel() {
             return Ok(Selection::LibraryKernels);
         }
-        let has_many = |dump: &Dump| dump.tasks().map_or(true, |tasks| tasks.len() > 1);
-        if self.all || !self.func.is_empty() || !Dump::open(source).is_ok_and(|dump| has_many(&dump)) {
+        if self.all || !self.func.is_empty() || !Dump::open(source).is_ok_and(|dump| has_many_tasks(&dump)) {
             return Ok(Selection::All);
         }
         Err(UsageError {
@@ -269,6 +268,10 @@ impl ReplayArgs {
             ),
         })
     }
+}
+
+fn has_many_tasks(dump: &Dump) -> bool {
+    dump.tasks().map_or(true, |tasks| tasks.len() > 1)
 }
 
 fn parse_set_arg(text: &str) -> Result<(u16, String), &'static str> {
@@ -284,7 +287,7 @@ const STOP: &str = "tensortap_before_kernel";
 
 /// Starts the debugger and waits until it ends.
 fn debug(program: &str, args: &ReplayArgs, config: &ReplayConfig) -> anyhow::Result<Exit> {
-    // A case is no dump.
+    // The path may be a folder of cases.
     let dump = match Dump::open(&config.source) {
         Err(error) if !config.source.exists() => return Err(error.into()),
         opened => opened.ok(),
@@ -299,7 +302,8 @@ fn debug(program: &str, args: &ReplayArgs, config: &ReplayConfig) -> anyhow::Res
         }
         .into());
     }
-    if matches!(config.select, Selection::All | Selection::LibraryKernels) && dump.is_some() {
+    let has_many = dump.as_ref().is_some_and(has_many_tasks);
+    if matches!(config.select, Selection::All | Selection::LibraryKernels) && has_many {
         return Err(UsageError {
             message: "--debugger needs exactly one task".into(),
             hint: "choose it with --task ID or --dispatch ID".into(),

@@ -110,10 +110,10 @@ fn extracts_a_simpler_task_with_its_kernel() {
         let (code, said) = extract(task, kernel, out);
         assert_eq!((code, said["libraries"].as_array().map(Vec::len)), (Some(0), Some(1)), "{said}");
     }
-    let described = fs::read_to_string(shop.path("cases/scale/case.json")).expect("there");
+    let described = fs::read_to_string(shop.path("cases/scale/tensor_dump.json")).expect("there");
     let described: Value = serde_json::from_str(&described).expect("JSON");
     assert_eq!(
-        (&described["captured_by"], &described["libraries"][0]["abi"]),
+        (&described["case"]["captured_by"], &described["case"]["libraries"][0]["abi"]),
         (&json!("simpler"), &json!("simpler"))
     );
     // The cases need neither the dump nor the libraries.
@@ -173,13 +173,14 @@ fn code_of_a_case_runs_only_with_consent() {
     let refused = shop.call(&["replay", "case"]);
     assert!(refused.code == Some(2) && refused.stderr.contains(remedy), "{refused:?}");
     // A case may only name its own files.
-    let described = fs::read_to_string(shop.path("case/case.json")).expect("there");
+    let described = fs::read_to_string(shop.path("case/tensor_dump.json")).expect("there");
+    fs::remove_file(shop.path("case/tensor_dump.idx")).expect("removed");
     for elsewhere in ["../../k.so", "/lib/libm.so.6", "..", ""] {
-        shop.write("case/case.json", &described.replace("\"k.so\"", &format!("\"{elsewhere}\"")));
+        shop.write("case/tensor_dump.json", &described.replace("\"k.so\"", &format!("\"{elsewhere}\"")));
         let refused = shop.call(&["replay", "case"]);
         assert!(refused.code == Some(2) && refused.stderr.contains("not a plain file name"), "{refused:?}");
     }
-    shop.write("case/case.json", &described);
+    shop.write("case/tensor_dump.json", &described);
     fs::remove_file(shop.path("case/kernels/k.so")).expect("removed");
     std::os::unix::fs::symlink(shop.path("k.so"), shop.path("case/kernels/k.so")).expect("linked");
     let refused = shop.call(&["replay", "case"]);

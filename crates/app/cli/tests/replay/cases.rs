@@ -1,10 +1,11 @@
 //! Tests cases: a task extracted from a dump is small, complete, and replays anywhere.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use tensortap::format::Dump;
+use tensortap::format::{Dump, verify};
 use tensortap::{ExpectedSource, ExtractConfig, Grade, Outcome, RunConfig};
 
 use crate::{capture, only, replay, replay_of, small};
@@ -87,13 +88,17 @@ fn a_case_describes_its_content_and_can_become_one_file() {
     let tasks = Dump::open(&dump).expect("a dump").tasks().expect("tasks");
     let out = folder.path().join("case");
     let report = tensortap::extract(&extract(&dump, tasks.at(0).task_id, &out)).expect("extracted");
-    let case: Value = serde_json::from_slice(&fs::read(out.join("case.json")).expect("there")).expect("JSON");
-    assert_eq!(case["scene"], "dump_tensor_example");
-    assert_eq!(case["tensors"].as_array().map(Vec::len), Some(3));
-    assert!(case["subtasks"][0]["code"].as_str().is_some_and(|code| code.starts_with("builtin ")));
+    let manifest = manifest(&out);
+    assert_eq!(
+        (&manifest["scene"], &manifest["case"]["from"]),
+        (&"dump_tensor_example".into(), &"dump".into())
+    );
+    assert_eq!(manifest["tensors"].as_array().map(Vec::len), Some(3));
+    assert!(manifest["kernels"][0]["code"].as_str().is_some_and(|code| code.starts_with("builtin ")));
     let readme = fs::read_to_string(out.join("README.md")).expect("there");
     assert!(
-        readme.contains("tensortap replay case") && readme.contains("| 2 | output | float32 |"),
+        readme.contains("tensortap replay case")
+            && readme.contains("| 2 | after_completion | output | float32 |"),
         "{readme}"
     );
     // a and b are different constants, c is their sum.
@@ -114,39 +119,50 @@ fn equal_payloads_are_stored_once() {
     let tasks = Dump::open(&dump).expect("a dump").tasks().expect("tasks");
     let case = folder.path().join("case");
     tensortap::extract(&extract(&dump, tasks.at(0).task_id, &case)).expect("extracted");
-    edit(&case, |json| {
-        // Two inputs with the same content: the second one refers to the first.
-        let first = json["tensors"][0]["before"].clone();
-        assert_eq!(first["payload"], "stored");
-        json["tensors"][1]["after"] = first;
-    });
+    // The output has the content of the input.
+    edit(&case, |json| share_payload(json, 0, 1));
     let one =
         tensortap::extract(&ExtractConfig { task: None, ..extract(&case, 0, &folder.path().join("one")) });
     assert_eq!(one.expect("extracted").payloads, 1);
 }
 
-/// Changes the description of a case.
-pub fn edit(case: &Path, change: impl FnOnce(&mut Value)) {
-    let path = case.join("case.json");
-    let mut json: Value = serde_json::from_slice(&fs::read(&path).expect("there")).expect("JSON");
-    change(&mut json);
-    fs::write(&path, serde_json::to_vec(&json).expect("JSON")).expect("writable");
+pub fn manifest(case: &Path) -> Value {
+    let text = fs::read(case.join("tensor_dump.json")).expect("there");
+    serde_json::from_slice(&text).expect("JSON")
 }
 
-/// A safetensors file of plain bytes.
-pub fn write_tensors(path: &Path, tensors: &[(&str, &[u8])]) {
-    let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
-    for (name, bytes) in tensors {
-        let offsets = [data.len(), data.len() + bytes.len()];
-        header.insert(
-            (*name).into(),
-            serde_json::json!({"dtype": "U8", "shape": [bytes.len()], "data_offsets": offsets}),
-        );
-        data.extend_from_slice(bytes);
+/// Changes the manifest of a case, which is then read instead of its index.
+pub fn edit(case: &Path, change: impl FnOnce(&mut Value)) {
+    let mut json = manifest(case);
+    change(&mut json);
+    fs::write(case.join("tensor_dump.json"), serde_json::to_vec(&json).expect("JSON")).expect("writable");
+    let _ = fs::remove_file(case.join("tensor_dump.idx"));
+}
+
+/// Makes the payload of a record that of another one.
+fn share_payload(manifest: &mut Value, from: usize, to: usize) {
+    for key in ["bin_offset", "bin_size", "hash"] {
+        manifest["tensors"][to][key] = manifest["tensors"][from][key].clone();
     }
-    let header = serde_json::to_vec(&header).expect("JSON");
-    let length = (header.len() as u64).to_le_bytes();
-    fs::write(path, [&length[..], &header, &data].concat()).expect("writable");
+}
+
+/// Replaces the payload of a record of a case, without its hash.
+fn set_payload(case: &Path, record: usize, payload: &[u8]) {
+    edit(case, |json| {
+        let record = &mut json["tensors"][record];
+        record["hash"] = Value::Null;
+        let at = record["bin_offset"].as_u64().expect("a number");
+        let file = fs::File::options().write(true).open(case.join("tensor_dump.bin")).expect("there");
+        file.write_all_at(payload, at).expect("writable");
+    });
+}
+
+/// Copies the files of a folder.
+pub fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a folder");
+    for file in fs::read_dir(from).expect("there").flatten() {
+        fs::copy(file.path(), to.join(file.file_name())).expect("copied");
+    }
 }
 
 /// A case of `mul` with 16 elements, and its folder.
@@ -162,18 +178,11 @@ pub fn tiny_case() -> (tempfile::TempDir, PathBuf) {
 #[test]
 fn a_truncated_payload_is_partial_and_compared_up_to_its_end() {
     let (_folder, case) = tiny_case();
-    let twos: Vec<u8> = [2.0_f32; 16].iter().flat_map(|v| v.to_le_bytes()).collect();
-    let fours: Vec<u8> = [4.0_f32; 16].iter().flat_map(|v| v.to_le_bytes()).collect();
-    write_tensors(
-        &case.join("tensors.safetensors"),
-        &[("arg00_input", &twos[..40]), ("arg01_input", &twos), ("arg02_expected", &fours[..40])],
-    );
     edit(&case, |json| {
-        for (index, stage, payload) in
-            [(0, "before", "truncated"), (1, "before", "stored"), (2, "after", "truncated")]
-        {
-            json["tensors"][index][stage]["payload"] = payload.into();
-            json["tensors"][index][stage]["hash"] = Value::Null;
+        for record in [0, 2] {
+            let record = &mut json["tensors"][record];
+            (record["payload"], record["truncated"]) = ("truncated".into(), true.into());
+            (record["bin_size"], record["hash"]) = (40.into(), Value::Null);
         }
     });
     let mut config = replay_of(&case);
@@ -205,10 +214,12 @@ fn repeating_detects_reads_of_uninitialized_memory() {
     assert!(report.passed());
     edit(&case, |json| {
         // An accumulator declared as an output: the kernel reads it anyway.
-        let inout = json["tensors"].as_array_mut().expect("a list").iter_mut().find(|t| t["role"] == "inout");
-        let inout = inout.expect("it accumulates");
-        inout["role"] = "output".into();
-        inout["before"] = Value::Null;
+        let records = json["tensors"].as_array_mut().expect("a list");
+        let slot =
+            records.iter().find(|r| r["role"] == "inout").expect("it accumulates")["arg_index"].clone();
+        records.retain(|r| r["arg_index"] != slot || r["stage"] == "after_completion");
+        let output = records.iter_mut().find(|r| r["arg_index"] == slot);
+        output.expect("it is recorded twice")["role"] = "output".into();
     });
     let report = replay(&config);
     assert!(only(&report).nondeterministic() && !report.passed(), "{:?}", only(&report));
@@ -222,21 +233,14 @@ fn the_captured_platform_compares_bits_and_another_one_a_rule() {
         let values = (0..16).map(|i| if i == 15 { last } else { 4.0 });
         values.flat_map(f32::to_le_bytes).collect()
     };
-    edit(&case, |json| {
-        for (index, stage) in [(0, "before"), (1, "before"), (2, "after")] {
-            json["tensors"][index][stage]["hash"] = Value::Null;
-        }
-    });
+    set_payload(&case, 0, &twos);
+    set_payload(&case, 1, &twos);
     for (last, here, elsewhere) in [
         (4.0_f32, "bitexact", "bitexact"),
         (4.0_f32.next_up(), "failed", "within_rule"),
         (4.1, "failed", "failed"),
     ] {
-        let expected = expected(last);
-        write_tensors(
-            &case.join("tensors.safetensors"),
-            &[("arg00_input", &twos), ("arg01_input", &twos), ("arg02_expected", &expected)],
-        );
+        set_payload(&case, 2, &expected(last));
         let outcome = |platform: &str| {
             let mut config = replay_of(&case);
             config.platform = Some(platform.into());
@@ -269,8 +273,7 @@ fn refuses_an_output_declared_as_an_input() {
     assert!(replay(&replay_of(&case)).passed());
     edit(&case, |json| {
         json["tensors"][2]["role"] = "input".into();
-        json["tensors"][2]["before"] = json["tensors"][0]["before"].clone();
-        json["tensors"][2]["after"] = Value::Null;
+        json["tensors"][2]["stage"] = "before_dispatch".into();
     });
     let mut config = replay_of(&case);
     config.allow_inexact = true;
@@ -290,7 +293,7 @@ fn overlapping_arguments_must_have_equal_content() {
         "{reason}"
     );
     // With the same content it is accepted: a square.
-    edit(&case, |json| json["tensors"][1]["before"] = json["tensors"][0]["before"].clone());
+    edit(&case, |json| share_payload(json, 0, 1));
     let report = replay(&replay_of(&case));
     assert!(
         matches!(only(&report).outcome, Outcome::Failed(_)),
@@ -307,8 +310,8 @@ fn a_redacted_case_contains_no_content_and_is_unchecked() {
     let config = ExtractConfig { redact: Some(7), ..extract(&dump_dir, id, &case) };
     assert!(tensortap::extract(&config).expect("extracted").redacted);
     let dump = Dump::open(&dump_dir).expect("a dump");
-    let stored = fs::read(case.join("tensors.safetensors")).expect("there");
-    let text = fs::read_to_string(case.join("case.json")).expect("there");
+    let stored = fs::read(case.join("tensor_dump.bin")).expect("there");
+    let text = fs::read_to_string(case.join("tensor_dump.json")).expect("there");
     for record in dump.records().map(|r| r.expect("readable")).filter(|r| r.task_id == id && r.bin_size > 0) {
         let payload = dump.payload(&record).expect("stored");
         assert!(!stored.windows(64).any(|window| window == &payload[..64]), "content of {record}");
@@ -317,10 +320,12 @@ fn a_redacted_case_contains_no_content_and_is_unchecked() {
             "the hash of {record} stays"
         );
     }
-    let json: Value = serde_json::from_str(&text).expect("JSON");
-    assert_eq!(json["redacted"]["seed"], 7);
-    assert!(json["tensors"][0]["before"]["stats"]["max"].as_f64().is_some());
-    assert!(json["scalars"][0]["bits"].is_string(), "scalars stay");
+    let json = manifest(&case);
+    assert_eq!(json["case"]["redacted"]["seed"], 7);
+    assert!(json["case"]["contents"][0]["stats"]["max"].as_f64().is_some());
+    assert!(json["tensors"][3]["scalar_value"].is_string(), "scalars stay");
+    let findings = verify(&Dump::open(&case).expect("a dump")).expect("readable");
+    assert_eq!((findings.word(), findings.checked, findings.unverifiable), ("ok", 3, 1), "{findings:?}");
     let mut config = replay_of(&case);
     assert!(matches!(only(&replay(&config)).outcome, Outcome::Refused(_)));
     config.allow_inexact = true;
@@ -337,17 +342,10 @@ fn a_redacted_case_contains_no_content_and_is_unchecked() {
 fn a_folder_of_cases_counts_each_kind_of_outcome() {
     let (folder, case) = tiny_case();
     let cases = folder.path().join("cases");
-    for name in ["good", "wrong", "unreadable"] {
-        fs::create_dir_all(cases.join(name)).expect("a folder");
-        for file in ["case.json", "tensors.safetensors"] {
-            fs::copy(case.join(file), cases.join(name).join(file)).expect("copied");
-        }
-    }
-    edit(&cases.join("wrong"), |json| {
-        // Expects its input as output.
-        json["tensors"][2]["after"] = json["tensors"][0]["before"].clone();
-    });
-    fs::write(cases.join("unreadable/case.json"), "{}").expect("writable");
+    ["good", "wrong", "unreadable"].iter().for_each(|name| copy(&case, &cases.join(name)));
+    // Expects its input as output.
+    edit(&cases.join("wrong"), |json| share_payload(json, 0, 2));
+    edit(&cases.join("unreadable"), |json| *json = serde_json::json!({}));
     let report = replay(&replay_of(&cases));
     let outcome = |name: &str| {
         let task = report.tasks.iter().find(|t| t.case.as_ref().is_some_and(|c| c.ends_with(name)));

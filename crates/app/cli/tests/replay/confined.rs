@@ -1,5 +1,6 @@
 //! Tests the confinement of replayed kernels, unless they are trusted.
 
+use std::fs;
 use std::process::Command;
 
 use serde_json::Value;
@@ -89,15 +90,17 @@ fn refuses_a_scalar_in_place_of_a_tensor() {
     let (_folder, case) = tiny_case();
     edit(&case, |json| {
         // The address that the kernel would write to.
-        let task = json.as_object_mut().expect("an object");
-        let tensors = task["tensors"].as_array_mut().expect("a list");
-        tensors.pop().expect("it has an output");
-        let scalars = task["scalars"].as_array_mut().expect("a list");
-        let mut address = scalars[0].clone();
-        address["arg_index"] = Value::from(2);
-        address["bits"] = Value::from("0x00005555deadbee0");
-        scalars.insert(0, address);
+        let records = json["tensors"].as_array_mut().expect("a list");
+        let mut address = records[3].clone();
+        (address["arg_index"], address["scalar_value"]) = (2.into(), "0x00005555deadbee0".into());
+        address.as_object_mut().expect("a record").remove("value");
+        records[2] = address;
     });
+    let graph = case.join("graph.json");
+    let mut json: Value = serde_json::from_slice(&fs::read(&graph).expect("there")).expect("JSON");
+    let task = &mut json["tasks"][0];
+    (task["tensor_count"], task["scalar_count"]) = (2.into(), 2.into());
+    fs::write(&graph, json.to_string()).expect("writable");
     for mode in [DeviceMode::Process, DeviceMode::Thread] {
         let mut config = replay_of(&case);
         config.device_mode = mode;

@@ -2,13 +2,14 @@
 //! contain.
 
 use std::fs;
-
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use tensortap::{DeviceMode, Outcome};
+use tensortap::{DeviceMode, ExtractConfig, Outcome};
 
 use crate::cases::{edit, extract, task_of, tiny_case};
+use crate::old_cases::old_case;
 use crate::{capture, executable, replay, replay_of, small};
 
 /// Values that are invalid in most places.
@@ -41,26 +42,28 @@ fn places(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-#[test]
-fn damaged_fields_of_a_description_are_harmless() {
-    let (folder, case) = tiny_case();
+/// Replaces each value of a description below `root` by nonsense. Every case ends with a report or an error.
+fn replay_damaged(case: &Path, description: &str, root: &str, least: usize) {
+    let folder = tempfile::tempdir().expect("a folder");
     let original: Value =
-        serde_json::from_slice(&fs::read(case.join("case.json")).expect("there")).expect("JSON");
+        serde_json::from_slice(&fs::read(case.join(description)).expect("there")).expect("JSON");
     let mut all = Vec::new();
-    places(&original, "", &mut all);
-    assert!(all.len() > 60, "{}", all.len());
+    places(original.pointer(root).expect("there"), root, &mut all);
+    assert!(all.len() > least, "{}", all.len());
     // One replay runs many cases at once, in a process because some cases run.
-    let mut written = 0;
     for (number, pointer) in all.iter().enumerate() {
         let cases = folder.path().join("hostile").join(number.to_string());
         for (i, value) in nonsense().into_iter().enumerate() {
             let mutant = cases.join(format!("{i}"));
             fs::create_dir_all(&mutant).expect("a folder");
-            fs::copy(case.join("case.json"), mutant.join("case.json")).expect("copied");
-            fs::hard_link(case.join("tensors.safetensors"), mutant.join("tensors.safetensors"))
-                .expect("linked");
-            edit(&mutant, |json| *json.pointer_mut(pointer).expect("there") = value);
-            written += 1;
+            for file in fs::read_dir(case).expect("there").flatten().map(|file| file.file_name()) {
+                if file != "tensor_dump.idx" && file != description {
+                    fs::hard_link(case.join(&file), mutant.join(&file)).expect("linked");
+                }
+            }
+            let mut json = original.clone();
+            *json.pointer_mut(pointer).expect("there") = value;
+            fs::write(mutant.join(description), json.to_string()).expect("writable");
         }
         let mut config = replay_of(&cases);
         config.device_mode = DeviceMode::Process;
@@ -70,40 +73,68 @@ fn damaged_fields_of_a_description_are_harmless() {
             Err(error) => assert!(error.is_usage(), "{pointer}: {error}"),
         }
     }
-    assert!(written > 500, "{written}");
 }
 
 #[test]
-fn damaged_tensors_are_harmless() {
-    let (_folder, case) = tiny_case();
-    let path = case.join("tensors.safetensors");
-    let original = fs::read(&path).expect("there");
+fn damaged_fields_of_a_manifest_are_harmless() {
+    let (folder, case) = tiny_case();
+    let redacted = folder.path().join("redacted");
+    let config = ExtractConfig { task: None, redact: Some(1), ..extract(&case, 0, &redacted) };
+    tensortap::extract(&config).expect("extracted");
+    replay_damaged(&case, "tensor_dump.json", "/tensors/2", 25);
+    replay_damaged(&case, "tensor_dump.json", "/kernels", 10);
+    replay_damaged(&redacted, "tensor_dump.json", "/case", 30);
+    replay_damaged(&case, "graph.json", "", 20);
+}
+
+#[test]
+fn damaged_fields_of_an_old_description_are_harmless() {
+    let folder = old_case("plain");
+    replay_damaged(folder.path(), "case.json", "", 60);
+}
+
+/// Damages the header of a safetensors file, cuts it, and replaces it by a pipe.
+fn replay_damaged_tensors(case: &Path, path: &Path) {
+    let original = fs::read(path).expect("there");
     let header =
         usize::try_from(u64::from_le_bytes(original[..8].try_into().expect("eight"))).expect("small") + 8;
     for position in (0..header).step_by(5).chain([0, 1, 7, original.len() - 1]) {
         let mut damaged = original.clone();
         damaged[position] ^= 0x11;
-        fs::write(&path, &damaged).expect("writable");
-        if let Ok(report) = tensortap::replay(&replay_of(&case)) {
+        fs::write(path, &damaged).expect("writable");
+        if let Ok(report) = tensortap::replay(&replay_of(case)) {
             assert!(!report.passed() || damaged[..header] != original[..header], "byte {position}");
         }
     }
     for length in (0..original.len()).step_by(37) {
-        fs::write(&path, &original[..length]).expect("writable");
-        let error = tensortap::replay(&replay_of(&case)).expect_err("it is cut");
+        fs::write(path, &original[..length]).expect("writable");
+        let error = tensortap::replay(&replay_of(case)).expect_err("it is cut");
         assert!(error.is_usage() && error.to_string().contains("case"), "{error}");
     }
-    fs::remove_file(&path).expect("removed");
-    rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR).expect("a pipe");
-    let error = tensortap::replay(&replay_of(&case)).expect_err("a pipe");
+    fs::remove_file(path).expect("removed");
+    rustix::fs::mkfifoat(rustix::fs::CWD, path, rustix::fs::Mode::RUSR).expect("a pipe");
+    let error = tensortap::replay(&replay_of(case)).expect_err("a pipe");
     assert!(error.to_string().contains("not a regular file"), "{error}");
+}
+
+#[test]
+fn damaged_tensors_are_harmless() {
+    let folder = old_case("plain");
+    replay_damaged_tensors(folder.path(), &folder.path().join("tensors.safetensors"));
+    let (folder, case) = tiny_case();
+    let file = folder.path().join("case.safetensors");
+    tensortap::extract(&ExtractConfig { task: None, ..extract(&case, 0, &file) }).expect("one file");
+    replay_damaged_tensors(&file, &file);
 }
 
 #[test]
 fn a_panicking_reference_is_an_error() {
     let (folder, case) = tiny_case();
     // More elements than the tensors have.
-    edit(&case, |json| json["scalars"][0]["bits"] = "0x0000000000000064".into());
+    edit(&case, |json| {
+        json["tensors"][3]["scalar_value"] = "0x0000000000000064".into();
+        json["tensors"][3]["value"] = 100.into();
+    });
     for expect in ["captured", "reference"] {
         let mut command = Command::new(executable());
         command.arg("extract").arg(&case).args(["--expect", expect, "--out"]).arg(folder.path().join(expect));
@@ -131,10 +162,7 @@ fn stops_after_the_limit_of_device_failures() {
     tensortap::extract(&cut).expect("extracted");
     for number in 1..12 {
         let copy = cases.join(number.to_string());
-        fs::create_dir(&copy).expect("a folder");
-        for file in fs::read_dir(&first).expect("there").flatten() {
-            fs::copy(file.path(), copy.join(file.file_name())).expect("copied");
-        }
+        crate::cases::copy(&first, &copy);
     }
     let mut config = replay_of(&cases);
     config.device_mode = DeviceMode::Process;

@@ -11,6 +11,7 @@ mod debugger;
 mod dispatches;
 mod faults;
 mod hostile;
+mod old_cases;
 mod oracle;
 mod references;
 mod refused;

@@ -132,10 +132,15 @@ fn compares_a_single_dispatch_with_its_part_of_the_reference() {
 fn references_need_no_captured_output_and_take_replaced_arguments() {
     let (_folder, case) = tiny_case();
     edit(&case, |json| {
-        json["tensors"][2]["after"] = serde_json::json!({"payload": "missing", "tensor": null, "hash": null, "reason": "it crashed", "stats": null});
+        let output = &mut json["tensors"][2];
+        (output["payload"], output["hash"], output["bin_size"]) =
+            ("none".into(), serde_json::Value::Null, 0.into());
+        json["case"]["contents"] =
+            serde_json::json!([{"arg_index": 2, "stage": "after_completion", "reason": "it crashed"}]);
     });
     let mut config = replay_of(&case);
-    assert_eq!(only(&replay(&config)).outcome.name(), "refused");
+    let refused = replay(&config);
+    assert!(only(&refused).outcome.reason().is_some_and(|why| why.contains("it crashed")), "{refused:?}");
     config.reference = true;
     let report = replay(&config);
     assert_eq!((&only(&report).outcome, only(&report).grade()), (&Outcome::WithinRule, Grade::Exact));
@@ -163,9 +168,12 @@ fn extracting_a_case_again_keeps_its_expected_outputs() {
     let redacted = ExtractConfig { redact: Some(1), out: folder.path().join("noise"), ..config };
     let error = tensortap::extract(&redacted).expect_err("no outputs to expect");
     assert!(error.is_usage() && error.to_string().contains("--expect reference"), "{error}");
-    edit(&right, |json| json["expected"] = "perfection".into());
+    edit(&right, |json| json["case"]["expected"] = "perfection".into());
     let error = tensortap::replay(&ReplayConfig { ..replay_of(&right) }).expect_err("refused");
-    assert!(error.to_string().contains("unknown value `perfection` for `expected`"), "{error}");
+    assert!(
+        error.to_string().contains("unknown variant `perfection`, expected `captured` or `reference`"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -36,10 +36,10 @@ pub(crate) fn open_manifest(path: &Path) -> Result<ManifestRecords, FormatError>
     let mut unreadable = Vec::new();
     let graph = readable(read_graph(dir, detected), &mut unreadable)?.flatten();
     let slots = graph.as_ref().map(|graph| &graph.slots);
-    let mut read = read_manifest(path, slots)?;
-    read.table.shrink();
-    read.tasks.finish();
-    let mut held = read.into_held(path)?;
+    let meter = Meter::new(MAX_HEAD_BYTES);
+    let mut json = json_reader(open_regular(path)?, &meter);
+    let mut held =
+        read_manifest(path, slots, &meter, |reader| reader.deserialize(&mut json).and_then(|()| json.end()))?;
     if let Some(mut graph) = graph {
         held.info.runtime = graph.runtime.take().unwrap_or(held.info.runtime);
         held.shared = std::mem::take(&mut graph.shared);
@@ -58,6 +58,20 @@ pub(crate) fn open_manifest(path: &Path) -> Result<ManifestRecords, FormatError>
         held.info.scene = names.orchestration.unwrap_or_default();
     }
     held.unreadable = unreadable;
+    Ok(held)
+}
+
+/// Opens a dump of one task by a manifest and a graph in memory.
+pub(super) fn open_documents(
+    path: &Path,
+    manifest: Value,
+    graph: Value,
+) -> Result<ManifestRecords, FormatError> {
+    let bad = |reason| FormatError::BadManifest { path: path.to_owned(), record: None, reason };
+    let graph = task_graph::of_document(graph).map_err(bad)?;
+    let meter = Meter::new(MAX_HEAD_BYTES);
+    let mut held = read_manifest(path, Some(&graph.slots), &meter, |reader| reader.deserialize(manifest))?;
+    held.graph = Some(graph.in_steps(&held.tasks.steps()).map_err(bad)?);
     Ok(held)
 }
 
@@ -87,25 +101,27 @@ fn read_graph(dir: &Path, detected: JsonKind) -> Result<Option<TaskGraph>, Forma
     read.transpose()
 }
 
-fn read_manifest(path: &Path, slots: Option<&Slots>) -> Result<ReadManifest, FormatError> {
-    let meter = Meter::new(MAX_HEAD_BYTES);
-    let mut json = json_reader(open_regular(path)?, &meter);
+/// Reads a manifest: `parse` passes all of it to a reader.
+fn read_manifest(
+    path: &Path,
+    slots: Option<&Slots>,
+    meter: &Meter,
+    parse: impl FnOnce(Reader<'_>) -> Result<(), serde_json::Error>,
+) -> Result<ManifestRecords, FormatError> {
     let mut read = ReadManifest::default();
-    let reader = Reader { read: &mut read, meter: &meter, slots };
-    let done = reader.deserialize(&mut json).and_then(|()| json.end());
-    match done {
-        Ok(()) => Ok(read),
-        Err(error) => {
-            let record = read.in_list.then_some(read.table.len() as u64);
-            let reason = match error.is_eof() {
-                true => {
-                    format!("the file ends too early, at line {} column {}", error.line(), error.column())
-                }
-                false => error.to_string(),
-            };
-            Err(FormatError::BadManifest { path: path.to_owned(), record, reason })
-        }
+    if let Err(error) = parse(Reader { read: &mut read, meter, slots }) {
+        let record = read.in_list.then_some(read.table.len() as u64);
+        let reason = match error.is_eof() {
+            true => {
+                format!("the file ends too early, at line {} column {}", error.line(), error.column())
+            }
+            false => error.to_string(),
+        };
+        return Err(FormatError::BadManifest { path: path.to_owned(), record, reason });
     }
+    read.table.shrink();
+    read.tasks.finish();
+    read.into_held(path)
 }
 
 /// Which key contains the records.

@@ -79,6 +79,14 @@ pub(super) fn read(file: File) -> Result<TaskGraph, String> {
     Ok(graph)
 }
 
+/// As [`read`], for a document in memory.
+pub(super) fn of_document(document: serde_json::Value) -> Result<TaskGraph, String> {
+    let mut graph = TaskGraph::default();
+    let meter = Meter::new(MAX_HEAD_BYTES);
+    Reader { graph: &mut graph, meter: &meter }.deserialize(document).map_err(|e| e.to_string())?;
+    Ok(graph)
+}
+
 struct Reader<'g> {
     graph: &'g mut TaskGraph,
     meter: &'g Meter,
