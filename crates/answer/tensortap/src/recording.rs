@@ -16,6 +16,7 @@
 mod command;
 mod folder_names;
 mod ledger;
+mod recorded_processes;
 mod run_file;
 mod serve;
 mod session;

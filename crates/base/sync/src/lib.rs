@@ -22,6 +22,7 @@
 //! | [`arena`] | the dump's producer and its collector | which bytes of a circular arena are in use |
 //! | [`signs`] | the dump's producer and its collector | heartbeat and the order to discard |
 //! | [`lease`] | recording threads and the collector | which thread holds a lane |
+//! | [`enclosure`] | libraries of one process that record the same thread | the task that the thread is inside of |
 //!
 //! The protocols of the dump and of the link have a host on one side. The host may reach the words only
 //! through copies that can fail. The host's half is therefore generic over [`Word`], and the model checker
@@ -56,6 +57,7 @@ mod atomic;
 pub mod buffers;
 pub mod commit;
 pub mod cursor;
+pub mod enclosure;
 pub mod fanout;
 mod flag;
 pub mod lease;

@@ -174,6 +174,11 @@ impl SharedU64 {
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_ok()
     }
 
+    /// Raises the value to at least `least` and returns the previous one. Without any ordering.
+    pub fn raise_to(&self, least: u64) -> u64 {
+        self.0.fetch_max(least, Ordering::Relaxed)
+    }
+
     /// Adds and saturates at the 64-bit maximum. Returns the sum. Without any ordering.
     #[inline]
     pub fn add_saturating(&self, by: u64) -> u64 {

@@ -17,11 +17,13 @@ use tensortap_sync::{Counter, Flag, SharedU64};
 
 use crate::{
     RecordError,
+    enclosure::OpenTasks,
     folder::CollectorThread,
     kernels::KernelNameFilter,
     link::Link,
     names::{Key, Names},
     sanitizer,
+    task_ids::TaskIds,
 };
 
 const GONE: &str = "the recorder has exited: this process continues without recording";
@@ -36,9 +38,10 @@ pub(crate) struct Core {
     region: Region<'static>,
     pub attachment: Attachment,
     pub names: Names,
+    ids: TaskIds,
+    pub open: OpenTasks,
     /// Kernels that the recorder selects by name.
     pub kernels: Option<KernelNameFilter>,
-    tasks: Counter,
     closed: Flag,
     said: Flag,
     /// Whether the recorder has exited.
@@ -58,17 +61,23 @@ impl Core {
     pub fn new(attachment: Attachment, collector: Option<CollectorThread>) -> Result<Core, RecordError> {
         let (start, bytes) = (attachment.start().as_ptr(), attachment.memory().len());
         // SAFETY: the mapping lives as long as the attachment, which lives as long as this value; everything
-        // made from the region keeps it alive through its link. Only this function opens an attachment. The
-        // maker of a `Tensor` promises that its buffer is readable.
+        // made from the region keeps it alive through its link. Only this function opens an attachment, and
+        // other libraries of the process join the region. The maker of a `Tensor` promises that its buffer is
+        // readable.
         let memory = unsafe { Memory::of_process(start, bytes) };
-        let region = Region::open(memory, LINK_PAGE_BYTES).map_err(RecordError::Region)?;
+        let region = match attachment.is_shared() {
+            true => Region::join(memory, LINK_PAGE_BYTES),
+            false => Region::open(memory, LINK_PAGE_BYTES),
+        };
+        let region = region.map_err(RecordError::Region)?;
         let kernels = KernelNameFilter::new(attachment.kernels());
         Ok(Core {
             region,
             kernels,
             attachment,
             names: Names::default(),
-            tasks: Counter::new(),
+            ids: TaskIds::default(),
+            open: OpenTasks::default(),
             closed: Flag::new(),
             said: Flag::new(),
             gone: Flag::new(),
@@ -98,9 +107,16 @@ impl Core {
         &self.region
     }
 
-    /// A unique task id, from 1.
+    /// A task id, from 1. No other library of this process gets it.
+    #[inline]
     pub fn next_task(&self) -> u64 {
-        self.tasks.next() + 1
+        self.ids.assign(&self.region)
+    }
+
+    /// The id in the dump of a task whose id the program sets.
+    #[inline]
+    pub fn task_id(&self, id: u64) -> u64 {
+        self.ids.in_dump(id, &self.region, self.attachment.earlier())
     }
 
     /// Counts a call that was refused because of its arguments. Arguments in the dump are counted there.
@@ -139,8 +155,7 @@ impl Core {
         if !self.closed.raise() {
             return Ok(None);
         }
-        // The region is not drained from now on, so no thread may wait for it.
-        self.region.discard();
+        self.leave_all(None);
         if self.attachment.is_host_gone() {
             self.gone.raise();
             self.say(GONE);
@@ -245,7 +260,7 @@ impl CoreRef {
         lane: &mut Lane,
         define: impl FnOnce(&mut Lane, u32) -> tensortap_recorder::Outcome,
     ) -> (u32, bool) {
-        let (id, is_new) = self.names.number(key);
+        let (id, is_new) = self.names.number(key, |kind| self.region.next_number(kind));
         let is_lost = is_new && define(lane, id) != tensortap_recorder::Outcome::Recorded;
         if is_lost {
             self.names.lost(key);

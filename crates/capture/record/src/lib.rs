@@ -44,6 +44,7 @@
 
 mod core;
 mod deferred;
+mod enclosure;
 mod environment;
 mod error;
 mod folder;
@@ -54,8 +55,11 @@ mod registry;
 mod sanitizer;
 mod session;
 mod task;
+mod task_ids;
 mod tensor;
 mod thread;
+#[cfg(test)]
+mod two_libraries;
 
 pub use deferred::{PartialContent, Ticket};
 pub use environment::{LIBRARY_VARIABLE, SOCKET_VARIABLE};

@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use tensortap_abi::FIRST_HOST_ID;
+use tensortap_abi::{FIRST_HOST_ID, NumberKind};
 
 use crate::sanitizer;
 
@@ -70,28 +70,23 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    /// Index of its kind. Each kind has its own numbers.
-    fn kind(&self) -> usize {
+    /// Its kind. Each kind has its own numbers.
+    fn kind(&self) -> NumberKind {
         match self {
-            Key::String(_) => 0,
-            Key::Scope { .. } => 1,
-            Key::Kernel { .. } => 2,
-            Key::Queue { .. } => 3,
-            Key::Step { .. } => 4,
-            Key::Module { .. } | Key::Image { .. } => 5,
+            Key::String(_) => NumberKind::String,
+            Key::Scope { .. } => NumberKind::Scope,
+            Key::Kernel { .. } => NumberKind::Kernel,
+            Key::Queue { .. } => NumberKind::Queue,
+            Key::Step { .. } => NumberKind::Step,
+            Key::Module { .. } | Key::Image { .. } => NumberKind::Module,
         }
     }
 }
 
-/// The definitions of one session.
+/// The definitions of one session. If other libraries record this process too, each has its own and gives the
+/// same name another number.
 #[derive(Debug, Default)]
-pub(crate) struct Names(Mutex<Table>);
-
-#[derive(Debug, Default)]
-struct Table {
-    entries: HashMap<Key, Entry>,
-    last: [u32; 6],
-}
+pub(crate) struct Names(Mutex<HashMap<Key, Entry>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -100,7 +95,7 @@ struct Entry {
 }
 
 /// Exclusive access to the table.
-struct NamesGuard<'n>(MutexGuard<'n, Table>);
+struct NamesGuard<'n>(MutexGuard<'n, HashMap<Key, Entry>>);
 
 impl Drop for NamesGuard<'_> {
     fn drop(&mut self) {
@@ -115,26 +110,24 @@ impl Names {
         NamesGuard(table)
     }
 
-    /// The number of a key, and whether the caller must define it. The number is 0 if no more are available.
-    pub fn number(&self, key: &Key) -> (u32, bool) {
-        let mut held = self.table();
-        let table = &mut *held.0;
-        if let Some(entry) = table.entries.get_mut(key) {
+    /// The number of a key, and whether the caller must define it. `next` returns the next free number of a
+    /// kind. The number is 0 if no more are available.
+    pub fn number(&self, key: &Key, next: impl FnOnce(NumberKind) -> u64) -> (u32, bool) {
+        let mut table = self.table();
+        if let Some(entry) = table.0.get_mut(key) {
             return (entry.id, !std::mem::replace(&mut entry.defined, true));
         }
-        let last = &mut table.last[key.kind()];
-        if *last + 1 >= FIRST_HOST_ID {
+        let id = u32::try_from(next(key.kind())).unwrap_or(0);
+        if !(1..FIRST_HOST_ID).contains(&id) {
             return (0, false);
         }
-        *last += 1;
-        let id = *last;
-        table.entries.insert(key.clone(), Entry { id, defined: true });
+        table.0.insert(key.clone(), Entry { id, defined: true });
         (id, true)
     }
 
     /// The definition was lost, so the next user defines it again.
     pub fn lost(&self, key: &Key) {
-        if let Some(entry) = self.table().0.entries.get_mut(key) {
+        if let Some(entry) = self.table().0.get_mut(key) {
             entry.defined = false;
         }
     }
@@ -146,15 +139,26 @@ mod tests {
 
     #[test]
     fn a_name_is_defined_once_and_again_if_the_definition_was_lost() {
-        let names = Names::default();
+        let (names, numbers) = (Names::default(), [const { std::cell::Cell::new(0) }; 8]);
+        let next = |kind: NumberKind| {
+            let last = &numbers[kind as usize];
+            last.set(last.get() + 1);
+            last.get()
+        };
+        let number = |key: &Key| names.number(key, next);
         let (a, b) = (Key::String("a".into()), Key::String("b".into()));
-        assert_eq!(
-            [names.number(&a), names.number(&a), names.number(&b)],
-            [(1, true), (1, false), (2, true)]
-        );
+        assert_eq!([number(&a), number(&a), number(&b)], [(1, true), (1, false), (2, true)]);
         names.lost(&a);
-        assert_eq!([names.number(&a), names.number(&a)], [(1, true), (1, false)]);
-        let scope = |name, parent| names.number(&Key::Scope { name, parent });
+        assert_eq!([number(&a), number(&a)], [(1, true), (1, false)]);
+        let scope = |name, parent| number(&Key::Scope { name, parent });
         assert_eq!([scope(1, 0), scope(1, 1), scope(1, 0)], [(1, true), (2, true), (1, false)]);
+    }
+
+    #[test]
+    fn without_a_free_number_nothing_is_defined() {
+        let names = Names::default();
+        for next in [0, FIRST_HOST_ID.into(), u64::from(u32::MAX) + 2, u64::MAX] {
+            assert_eq!(names.number(&Key::String("a".into()), |_| next), (0, false));
+        }
     }
 }

@@ -14,7 +14,8 @@ use crate::{KernelId, ModuleId, QueueId, RecordError, ScopeId, StepId, StringId}
 /// Description of a task when it begins. Unknown fields keep their value from [`TaskInfo::default`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TaskInfo {
-    /// Its id, unique in the session; 0 for the session's next id, from 1. Set all ids or none.
+    /// Its id, unique among the ids that the program sets; 0 for the session's next id, from 1. Set all ids or
+    /// none.
     pub id: u64,
     /// What it does.
     pub operation: Operation,
@@ -32,7 +33,8 @@ pub struct TaskInfo {
     pub module: ModuleId,
     /// Source file and line of its submission; lines count from 1.
     pub source: (StringId, u32),
-    /// The task that submitted it.
+    /// The task that submitted it. `None` for the task that the calling thread is [inside
+    /// of](crate::ThreadRecorder::enter), if any.
     pub parent: Option<u64>,
     /// Runs per kernel; 0 means 1.
     pub blocks: u32,
@@ -111,7 +113,9 @@ pub struct Task {
     shared_bytes: u32,
     cluster: [u8; 3],
     launch_flags: u8,
-    reserved: [u64; 6],
+    /// Whether a thread is inside of it.
+    entered: u64,
+    reserved: [u64; 5],
 }
 // The C header depends on this size and on the offset of the id.
 const _: () = assert!(size_of::<Task>() == 256 && align_of::<Task>() == 8 && offset_of!(Task, id) == 8);
@@ -156,7 +160,26 @@ impl Task {
             shared_bytes: info.shared_bytes,
             cluster: info.cluster,
             launch_flags,
-            reserved: [0; 6],
+            entered: 0,
+            reserved: [0; 5],
+        }
+    }
+
+    /// Notes whether a thread is inside of it.
+    pub(crate) fn set_entered(&mut self, is_entered: bool) {
+        self.entered = is_entered.into();
+    }
+
+    #[inline]
+    pub(crate) fn is_entered(&self) -> bool {
+        self.entered != 0
+    }
+
+    /// Sets its parent, if it has one.
+    #[inline]
+    pub(crate) fn set_parent(&mut self, parent: Option<u64>) {
+        if let Some(parent) = parent {
+            (self.parent, self.flags) = (parent, self.flags | RECORD_HAS_PARENT);
         }
     }
 

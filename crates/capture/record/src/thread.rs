@@ -117,9 +117,13 @@ impl ThreadRecorder {
     /// See [`ThreadRecorder`].
     pub fn begin(&mut self, info: &TaskInfo) -> Result<Task, RecordError> {
         self.core.check()?;
-        let id = if info.id == 0 { self.core.next_task() } else { info.id };
+        let id = if info.id == 0 { self.core.next_task() } else { self.core.task_id(info.id) };
         let now = self.lane.begin();
         let mut task = Task::new(id, info, now);
+        task.set_parent(match info.parent {
+            Some(parent) => Some(self.core.task_id(parent)),
+            None => self.core.enclosing(),
+        });
         let func_ids = self.filtered_as(task.kernels());
         let head = TaskHead { task_id: id, func_ids, records: info.records };
         if self.lane.wants_task(&head) {
@@ -378,7 +382,7 @@ impl ThreadRecorder {
     /// # Errors
     /// If it has already ended. See also [`ThreadRecorder`].
     pub fn end(&mut self, task: &mut Task) -> Result<Outcome, RecordError> {
-        self.core.check()?;
+        self.leave(task)?;
         if !task.check()? {
             let outcome = self.filtered(task, 1);
             task.end();
@@ -403,6 +407,7 @@ impl ThreadRecorder {
         arg: u16,
     ) -> Result<Outcome, RecordError> {
         self.core.check()?;
+        let [producer, consumer] = [producer, consumer].map(|task| self.core.task_id(task));
         Ok(self.lane.edge(&EdgeCapture { consumer, producer, cause, arg_index: arg }))
     }
 
@@ -496,6 +501,7 @@ impl Drop for ThreadRecorder {
             if let Some(later) = &mut self.deferred {
                 later.close(&self.core);
             }
+            self.core.leave_all(Some(self.lane.lane()));
             self.core.give_back(&mut self.lane);
         }
     }

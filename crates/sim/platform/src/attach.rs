@@ -3,6 +3,10 @@
 //! The attaching process plays the device. The shared memory is a sealed file that the host creates and sends
 //! over a Unix socket. If one side dies, the other side still has the memory.
 //!
+//! Several libraries of one process may attach, each with its own connection. The host shares the same memory
+//! with all of them ([`AttachedProcess::join`]). The system reports which process calls, so no other process
+//! receives that memory.
+//!
 //! A process that attaches changes nothing else: it keeps its signal handlers, limits and threads, and it
 //! goes on when the host is gone. This module does not know what the memory is used for. Callers are the
 //! `record` crate (process side) and the `tensortap` crate (host side).
@@ -33,12 +37,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod attached;
 mod host;
 mod process;
 mod wire;
 
 pub use crate::link_page::RecordingErrors;
-pub use host::{AttachListener, AttachedProcess, Caller, ProcessEvent};
+pub use attached::{AttachedProcess, JoinError, MAX_LIBRARIES, ProcessEvent};
+pub use host::{AttachListener, Caller};
 pub use process::{Attachment, HostListener};
 
 use crate::{DeviceAccess, PlatformError, error::os};

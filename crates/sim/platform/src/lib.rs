@@ -80,7 +80,10 @@ pub mod attach;
 mod confine;
 mod connection;
 mod device;
-#[expect(unsafe_code, reason = "removing an environment variable is unsafe by signature")]
+#[expect(
+    unsafe_code,
+    reason = "removing an environment variable and reading the auxiliary vector are unsafe by signature"
+)]
 mod environment;
 mod error;
 mod file;

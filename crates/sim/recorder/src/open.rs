@@ -3,9 +3,10 @@
 use tensortap_abi::{
     CACHE_LINE_BYTES, DUMP_LAYOUT_VERSION, DUMP_MAGIC, DeviceRange, DumpBufferHeader, DumpBufferState,
     DumpCollect, DumpFilter, DumpLevel, DumpPolicy, DumpRecord, DumpSetupHeader, DumpStage,
-    LARGE_PAYLOAD_ALIGN, MAX_LANES, REGION_OF_PROCESS,
+    LARGE_PAYLOAD_ALIGN, MAX_LANES, NumberKind, REGION_OF_PROCESS,
 };
 
+use tensortap_sync::enclosure::{EnclosureCells, Enclosures};
 use tensortap_sync::signs;
 
 use crate::counters::Ledger;
@@ -30,6 +31,20 @@ impl<'m> Region<'m> {
     /// # Errors
     /// If anything differs from what [`crate::setup_bytes`] writes.
     pub fn open(memory: Memory<'m>, base: u64) -> Result<Self, RegionError> {
+        let region = Self::join(memory, base)?;
+        for lane in 0..region.lanes {
+            let state = region.memory.copy(state_addr(&region.table, lane));
+            check_fresh(lane, &state, region.table.buffer_count)?;
+        }
+        Ok(region)
+    }
+
+    /// Opens a region that another library of this process opened before, in another mapping of its memory.
+    /// Both lease lanes from it, as two threads of one library do.
+    ///
+    /// # Errors
+    /// As [`Region::open`], but lanes may be in use.
+    pub fn join(memory: Memory<'m>, base: u64) -> Result<Self, RegionError> {
         let in_memory = memory.contains(base, size_of::<DumpSetupHeader>() as u64);
         if !in_memory || !base.is_multiple_of(CACHE_LINE_BYTES as u64) {
             return Err(RegionError::NotInMemory { addr: base });
@@ -42,9 +57,6 @@ impl<'m> Region<'m> {
         }
         let rules = rules_of(&header)?;
         let table = table_of(&header, base, &memory)?;
-        for lane in 0..header.lane_count {
-            check_fresh(lane, &memory.copy(state_addr(&table, lane)), header.buffers_per_lane)?;
-        }
         Ok(Self {
             live: LiveWords::new(&memory, base),
             memory,
@@ -103,6 +115,27 @@ impl<'m> Region<'m> {
     /// host is gone.
     pub fn discard(&self) {
         let Ok(()) = signs::order_discard(self.live.discard());
+    }
+
+    /// The next number of a kind, from 1. No other recorder of this region gets it, in any library.
+    #[inline]
+    pub fn next_number(&self, kind: NumberKind) -> u64 {
+        self.live.numbers(kind).add(1).wrapping_add(1)
+    }
+
+    /// Lets the numbers of a kind continue after `last`, and returns the last number before.
+    pub fn skip_numbers(&self, kind: NumberKind, last: u64) -> u64 {
+        self.live.numbers(kind).raise_to(last)
+    }
+
+    /// The tasks that threads are inside of, for all libraries that record the process.
+    #[inline]
+    pub fn enclosures(&self) -> Enclosures<'m, impl Fn(usize) -> Option<EnclosureCells<'m>> + use<'_, 'm>> {
+        let place = |place: usize| {
+            let lane = u32::try_from(place).ok().filter(|lane| *lane < self.lanes)?;
+            Some(Parts::state(&self.memory, &self.table, lane).enclosure())
+        };
+        Enclosures::new(self.live.enclosure_lanes(), place)
     }
 
     /// Counts of recorded and lost data in all lanes so far.

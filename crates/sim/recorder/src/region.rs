@@ -13,11 +13,12 @@ use core::ops::Range;
 use core::ptr;
 
 use tensortap_abi::{
-    CACHE_LINE_BYTES, DeviceRange, DumpBufferHeader, DumpBufferState, DumpRecord, DumpSetupHeader,
+    CACHE_LINE_BYTES, DeviceRange, DumpBufferHeader, DumpBufferState, DumpRecord, DumpSetupHeader, NumberKind,
 };
 use tensortap_geometry::Layout;
 use tensortap_sync::arena::ArenaCursors;
 use tensortap_sync::buffers::BufferWords;
+use tensortap_sync::enclosure::EnclosureCells;
 use tensortap_sync::lease::Lease;
 use tensortap_sync::spsc::QueueCells;
 use tensortap_sync::{SharedU32, SharedU64};
@@ -28,13 +29,13 @@ use crate::{Gather, GatherError};
 
 const WORD_BYTES: usize = size_of::<u64>();
 const STATE_WORDS: usize = size_of::<DumpBufferState>() / WORD_BYTES;
-/// The header's last line: what changes during a run.
+/// The header's last two lines: what changes during a run.
 const LIVE_OFFSET: usize = offset_of!(DumpSetupHeader, heartbeat);
 const LIVE_WORDS: usize = (size_of::<DumpSetupHeader>() - LIVE_OFFSET) / WORD_BYTES;
-const _: () = assert!(LIVE_OFFSET.is_multiple_of(CACHE_LINE_BYTES) && LIVE_WORDS == 8);
+const _: () = assert!(LIVE_OFFSET.is_multiple_of(CACHE_LINE_BYTES) && LIVE_WORDS == 16);
 
 /// Memory that holds a region, as its producers have mapped it, and the memory of the tensors that they
-/// record. Opens one [`Region`](crate::Region).
+/// record. Opens one [`Region`](crate::Region). Each library of a process that records itself has its own.
 #[derive(Debug)]
 pub struct Memory<'m> {
     /// The addresses that the region uses for its parts.
@@ -77,8 +78,8 @@ impl<'m> Memory<'m> {
     ///
     /// # Safety
     /// - The `bytes` at `start` stay mapped for reading and writing during `'m`.
-    /// - While the [`Region`](crate::Region) opened from it or one of its recorders is in use, no other
-    ///   region is opened over the same bytes, and only the recorder's host writes to that region.
+    /// - While the [`Region`](crate::Region) opened from it or one of its recorders is in use, only the
+    ///   recorder's host and regions that [join](crate::Region::join) it over another mapping write to it.
     /// - The buffer of every [`TensorDesc`](tensortap_abi::TensorDesc) that one of its recorders receives
     ///   can be read during that call.
     pub unsafe fn of_process(start: *mut u8, bytes: u64) -> Self {
@@ -193,7 +194,7 @@ impl<'m> Memory<'m> {
     }
 }
 
-/// The line of the header that changes during a run.
+/// The lines of the header that change during a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LiveWords<'m>(&'m [SharedU64; LIVE_WORDS]);
 
@@ -215,6 +216,12 @@ impl<'m> LiveWords<'m> {
     live_word!(discard);
     live_word!(tasks_captured);
     live_word!(bytes_captured);
+    live_word!(enclosure_lanes);
+
+    /// How many numbers of a kind were handed out.
+    pub fn numbers(&self, kind: NumberKind) -> &'m SharedU64 {
+        &self.0[(offset_of!(DumpSetupHeader, numbers) - LIVE_OFFSET) / WORD_BYTES + kind as usize]
+    }
 }
 
 /// One lane's [`DumpBufferState`].
@@ -233,11 +240,17 @@ impl<'m> StateWords<'m> {
     state_words! {
         write_cursor current_buffer ready_pushed free_popped leases next_seq waits consumed_cursor ready_popped free_pushed acknowledged
         records payload_bytes held_up_ns dropped_no_buffer dropped_no_space dropped_no_host dropped_bytes
-        filtered_records filtered_bytes
+        filtered_records filtered_bytes enclosed_thread enclosing_task
     }
 }
 
 impl<'m> StateWords<'m> {
+    /// The place of a thread and its enclosing task.
+    #[inline]
+    pub fn enclosure(&self) -> EnclosureCells<'m> {
+        EnclosureCells { thread: self.enclosed_thread(), task: self.enclosing_task() }
+    }
+
     /// The cursors of the arena.
     pub fn arena(&self) -> ArenaCursors<'m> {
         ArenaCursors { written: self.write_cursor(), consumed: self.consumed_cursor() }

@@ -99,7 +99,9 @@ pub fn setup_bytes(geometry: DumpGeometry, options: &SetupOptions) -> Result<Set
         discard: 0,
         tasks_captured: 0,
         bytes_captured: 0,
-        reserved2: [0; 4],
+        enclosure_lanes: 0,
+        reserved2: [0; 3],
+        numbers: [0; 8],
     };
     let state = DumpBufferState { free_pushed: geometry.buffers.into(), ..DumpBufferState::default() };
     Ok(SetupBytes { header, state, geometry })

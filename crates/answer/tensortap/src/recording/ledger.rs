@@ -223,6 +223,7 @@ impl RunLedger {
                     observe(&RecordingEvent::Attached(entry));
                 }
             }
+            RunUpdate::Joined => self.pending -= 1,
             RunUpdate::TurnedAway { pid, why, folder } => {
                 self.pending -= 1;
                 self.turned_away += 1;

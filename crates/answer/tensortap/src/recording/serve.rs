@@ -8,11 +8,12 @@ use std::thread::{self, Builder, JoinHandle};
 use std::time::{Duration, SystemTime};
 
 use tensortap_format::timestamp;
-use tensortap_platform::attach::{AttachListener, Caller};
+use tensortap_platform::attach::{AttachListener, Caller, Hello, JoinError, MAX_LIBRARIES};
 use tensortap_sync::Flag;
 
 use super::command::CommandExit;
 use super::folder_names::FolderNames;
+use super::recorded_processes::RecordedProcesses;
 use super::run_file::{ProcessEntry, RUNNING};
 use super::session::{OpenError, RecordingPlan, Session, SessionEnd, SessionReport};
 use crate::Warn;
@@ -44,13 +45,15 @@ pub enum RunUpdate {
     PassOn(i32),
     /// Every dump must be closed now.
     Close,
-    /// A process calls. Exactly one of `Attached`, `TurnedAway` and `Refused` follows.
+    /// A process calls. Exactly one of `Attached`, `Joined`, `TurnedAway` and `Refused` follows.
     Called,
     /// The process has a folder. It is accepted once it is in `run.json`, so that its dump can always be
     /// found there.
     Attaching(Box<ProcessEntry>, SyncSender<()>),
     /// The process of this folder is being recorded.
     Attached { folder: String },
+    /// Another library of a process that is being recorded records into the same dump.
+    Joined,
     /// The process is rejected because of its own behavior; `folder` if it was attaching.
     TurnedAway { pid: u32, why: String, folder: Option<String> },
     /// The process is not recorded because the recorder failed.
@@ -76,6 +79,7 @@ pub struct SessionServer {
     ended: Arc<CommandExit>,
     books: Sender<RunUpdate>,
     roster: Mutex<FolderNames>,
+    processes: RecordedProcesses,
     /// Sessions, and unanswered calls per process.
     load: Mutex<Load>,
     /// Signaled when a call is answered.
@@ -160,6 +164,7 @@ impl SessionServer {
             ended,
             books,
             roster: Mutex::default(),
+            processes: RecordedProcesses::default(),
             load: Mutex::default(),
             answered: Condvar::new(),
         }
@@ -261,11 +266,45 @@ impl SessionServer {
                 return self.tell(RunUpdate::TurnedAway { pid, why: error.to_string(), folder: None });
             }
         };
+        // Of several libraries of one process, the first to call opens the session. The others wait for it here
+        // and join.
+        let recorded = self.processes.of(pid);
+        let mut process = recorded.lock();
+        let caller = match process.join(caller) {
+            Ok(()) => return self.tell(RunUpdate::Joined),
+            Err(JoinError::IsOther(caller)) => caller,
+            Err(JoinError::TooMany(caller)) => {
+                let why = format!("{MAX_LIBRARIES} libraries of this process are already being recorded");
+                caller.refuse(&why);
+                return self.tell(RunUpdate::TurnedAway { pid, why, folder: None });
+            }
+            Err(JoinError::Failed(error)) => {
+                return self.tell(RunUpdate::TurnedAway { pid, why: error.to_string(), folder: None });
+            }
+        };
         let Some(_seat) = self.take_seat() else {
             let why = format!("{MAX_SESSIONS} processes are already being recorded");
             caller.refuse(&why);
             return self.tell(RunUpdate::Refused { pid, why, folder: None });
         };
+        let Some((folder, session)) = self.open(caller, &hello) else { return };
+        process.set(session.process());
+        drop(process);
+        drop(pending);
+        self.tell(RunUpdate::Attached { folder: folder.clone() });
+        let ending = match session.serve(LOOK, || self.closing.is_raised()) {
+            SessionEnd::Ended(_) if self.command.get() == Some(&pid) => {
+                SessionEnd::Ended(self.ended.wait(STATUS_LIMIT))
+            }
+            other => other,
+        };
+        let closed = Box::new(session.close(&ending));
+        self.tell(RunUpdate::Left { folder, closed });
+    }
+
+    /// Opens a session in a new folder. Reports a failure.
+    fn open(&self, caller: Caller, hello: &Hello) -> Option<(String, Session)> {
+        let pid = caller.pid();
         let attached_at = timestamp(SystemTime::now());
         let folder = self.roster.lock().unwrap_or_else(PoisonError::into_inner).name(pid, hello.rank);
         let entry = ProcessEntry {
@@ -278,26 +317,15 @@ impl SessionServer {
             ..ProcessEntry::default()
         };
         let opened =
-            Session::open(caller, &hello, &self.plan, &folder, self.warn(&folder), || self.enter(entry));
-        drop(pending);
-        let session = match opened {
-            Ok(session) => session,
+            Session::open(caller, hello, &self.plan, &folder, self.warn(&folder), || self.enter(entry));
+        match opened {
+            Ok(session) => return Some((folder, session)),
             Err(OpenError::CallerGone(why)) => {
-                return self.tell(RunUpdate::TurnedAway { pid, why, folder: Some(folder) });
+                self.tell(RunUpdate::TurnedAway { pid, why, folder: Some(folder) });
             }
-            Err(OpenError::Failed(why)) => {
-                return self.tell(RunUpdate::Refused { pid, why, folder: Some(folder) });
-            }
-        };
-        self.tell(RunUpdate::Attached { folder: folder.clone() });
-        let ending = match session.serve(LOOK, || self.closing.is_raised()) {
-            SessionEnd::Ended(_) if self.command.get() == Some(&pid) => {
-                SessionEnd::Ended(self.ended.wait(STATUS_LIMIT))
-            }
-            other => other,
-        };
-        let closed = Box::new(session.close(&ending));
-        self.tell(RunUpdate::Left { folder, closed });
+            Err(OpenError::Failed(why)) => self.tell(RunUpdate::Refused { pid, why, folder: Some(folder) }),
+        }
+        None
     }
 
     /// Waits until the process is in `run.json`, unless there are so many processes that the file is only

@@ -49,7 +49,7 @@ impl RecordingPlan {
 
 /// A process that is being recorded.
 pub struct Session {
-    attached: AttachedProcess,
+    attached: Arc<AttachedProcess>,
     collection: Collection<DeviceRegion, Files>,
 }
 
@@ -120,7 +120,12 @@ impl Session {
         let files = Files { writer, gate: plan.disk.clone(), reserved: 0, live: None };
         let collection = setup.collect_process(attached.access(), files, listener(Some(warn)));
         let collection = collection.map_err(|error| OpenError::Failed(error.to_string()))?;
-        Ok(Session { attached, collection })
+        Ok(Session { attached: Arc::new(attached), collection })
+    }
+
+    /// The process, for its other libraries.
+    pub fn process(&self) -> &Arc<AttachedProcess> {
+        &self.attached
     }
 
     /// Serves the process until it ends, or until `is_closing`, which is checked every `look`, returns
@@ -145,6 +150,7 @@ impl Session {
     /// Drains the remaining records and closes the files.
     pub fn close(self, ending: &SessionEnd) -> SessionReport {
         let Session { attached, collection } = self;
+        attached.close();
         let (status, message) = in_words(ending);
         let mut end = RunEnd::new(status);
         end.message.clone_from(&message);
@@ -153,7 +159,7 @@ impl Session {
         // These are only claims of the process and do not affect the dump, so a read error is ignored.
         let errors = attached.recording_errors().unwrap_or_default();
         // The process's remaining threads now learn that the recorder is gone.
-        drop(attached);
+        attached.disconnect();
         match finished {
             Ok(Summary { status, failure, counters, .. }) => {
                 SessionReport { status, message, problem: failure, counters, errors }

@@ -67,6 +67,7 @@ fn program() {
         }
         "parent" => parent(number(1)),
         "hostile" => hostile::attack(),
+        "impersonated" => impersonated(),
         "outside" => outside(),
         "crowd" => crowd(number(1)),
         "too_many" => too_many(),
@@ -144,6 +145,22 @@ fn recorded(threads: u64, count: u64) -> Session {
 
 fn tasks(threads: u64, count: u64) {
     recorded(threads, count).close().unwrap();
+}
+
+/// A process that others pretend to be.
+fn impersonated() {
+    let session = session();
+    let wrong = hostile::impersonate(|| {
+        let mut recorder = session.thread().unwrap();
+        let mut task = recorder.begin(&TaskInfo::default()).unwrap();
+        let secret = Tensor::of(hostile::SECRET, DType::UInt8).unwrap().role(Role::Input);
+        recorder.tensor(&mut task, DumpStage::BeforeDispatch, &secret).unwrap();
+        recorder.end(&mut task).unwrap();
+        assert!(recorder.flush().unwrap());
+    });
+    wrong.iter().for_each(|wrong| note(wrong));
+    session.close().unwrap();
+    note("ended");
 }
 
 /// A task with two arguments that claim to extend past their memory.

@@ -218,6 +218,24 @@ fn a_hostile_process_is_reported_once_and_harms_no_other() {
 }
 
 #[test]
+fn no_process_receives_the_memory_of_another_by_claiming_to_be_it() {
+    let bench = Bench::new();
+    let output = bench.recorded("", "impersonated").output().unwrap();
+    let (said, run) = (stderr(&output), bench.run_file());
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert_eq!(bench.notes()[&run.pid], ["ended"], "{said}");
+    let [own, child, program] = &run.processes[..] else { panic!("{run:?}") };
+    assert_eq!((own.pid, own.status.as_str(), program.pid), (run.pid, "complete", run.pid));
+    assert_ne!(child.pid, run.pid);
+    let dump = Dump::open(&bench.path("run").join(&own.folder)).unwrap();
+    let records: Vec<_> = dump.records().map(Result::unwrap).collect();
+    assert_eq!(records.len(), 1);
+    assert_eq!(dump.payload(&records[0]).unwrap(), crate::hostile::SECRET);
+    assert!(said.contains("16 libraries of this process are already being recorded"), "{said}");
+    bench.assert_no_socket();
+}
+
+#[test]
 fn a_process_that_hangs_up_before_its_answer_does_not_fail_the_recording() {
     let bench = Bench::new();
     let output = bench.recorded("", "hangs_up").output().unwrap();

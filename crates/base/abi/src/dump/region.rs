@@ -7,7 +7,7 @@ use crate::{DeviceRange, DumpFilter, DumpRecord, assert_layout};
 /// First word of [`DumpSetupHeader`]: "DUMP".
 pub const DUMP_MAGIC: u32 = 0x4455_4D50;
 /// Version of the region's layout.
-pub const DUMP_LAYOUT_VERSION: u32 = 2;
+pub const DUMP_LAYOUT_VERSION: u32 = 3;
 /// Payloads of at least this size are aligned to [`LARGE_PAYLOAD_ALIGN`] in arena and file.
 pub const LARGE_PAYLOAD_BYTES: u64 = 64 << 10;
 /// Alignment of large payloads.
@@ -20,8 +20,28 @@ pub const MAX_LANES: u32 = 1024;
 /// file of the region, wherever it is mapped. Tensor addresses are the process's own.
 pub const REGION_OF_PROCESS: u64 = 1;
 
-/// The header at `dump_data_base`. The host writes it before the launch. Afterwards only its last cache
-/// line changes.
+/// Numbers that the recorders of a region hand out, each kind from 1. Libraries of one process share them, so
+/// that a number has one meaning in a dump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NumberKind {
+    /// Tasks without an id of the program's.
+    Task = 0,
+    /// Strings.
+    String = 1,
+    /// Scopes.
+    Scope = 2,
+    /// Kernels.
+    Kernel = 3,
+    /// Queues.
+    Queue = 4,
+    /// Steps.
+    Step = 5,
+    /// Modules.
+    Module = 6,
+}
+
+/// The header at `dump_data_base`. The host writes it before the launch. Afterwards only its last two cache
+/// lines change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(64))]
 pub struct DumpSetupHeader {
@@ -69,14 +89,19 @@ pub struct DumpSetupHeader {
     pub tasks_captured: u64,
     /// Device: payload bytes requested so far, for `max_bytes`.
     pub bytes_captured: u64,
+    /// Device: lanes up to the last one in which an enclosing task was ever noted. 0 in a program without
+    /// tasks that contain others.
+    pub enclosure_lanes: u64,
     /// Zero.
-    pub reserved2: [u64; 4],
+    pub reserved2: [u64; 3],
+    /// Device: numbers handed out so far, by [`NumberKind`].
+    pub numbers: [u64; 8],
 }
-assert_layout!(DumpSetupHeader, size 576, align 64,
+assert_layout!(DumpSetupHeader, size 640, align 64,
     magic @ 0, layout_version @ 4, run_id @ 8, lane_count @ 16, level @ 20, records_per_buffer @ 24,
     buffers_per_lane @ 28, arena_bytes @ 32, policy @ 40, collect @ 44, liveness_ms @ 48, flags @ 56, states @ 64, queues @ 80,
     buffers @ 96, arenas @ 112, filter @ 128, heartbeat @ 512, discard @ 520, tasks_captured @ 528,
-    bytes_captured @ 536);
+    bytes_captured @ 536, enclosure_lanes @ 544, numbers @ 576);
 
 /// State of one lane: one cache line that the device writes, one that the host writes, and two of counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -132,14 +157,19 @@ pub struct DumpBufferState {
     pub filtered_records: u64,
     /// Device: payload bytes that a filter or cap excluded.
     pub filtered_bytes: u64,
+    /// Device: a thread of the process whose enclosing task is noted here; 0 for none. It need not be the
+    /// thread that holds the lane.
+    pub enclosed_thread: u64,
+    /// Device: the innermost open task that contains what this thread submits; 0 for none.
+    pub enclosing_task: u64,
     /// Zero.
-    pub reserved3: [u64; 6],
+    pub reserved3: [u64; 4],
 }
 assert_layout!(DumpBufferState, size 256, align 64,
     write_cursor @ 0, current_buffer @ 8, ready_pushed @ 16, free_popped @ 24, leases @ 32, next_seq @ 40, waits @ 48, consumed_cursor @ 64,
     ready_popped @ 72, free_pushed @ 80, acknowledged @ 88, records @ 128, payload_bytes @ 136, held_up_ns @ 144,
     dropped_no_buffer @ 152, dropped_no_space @ 160, dropped_no_host @ 168, dropped_bytes @ 176,
-    filtered_records @ 192, filtered_bytes @ 200);
+    filtered_records @ 192, filtered_bytes @ 200, enclosed_thread @ 208, enclosing_task @ 216);
 
 /// Header before a buffer's records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]

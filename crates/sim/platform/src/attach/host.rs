@@ -19,14 +19,17 @@ use rustix::{
 use tensortap_abi::{DUMP_LAYOUT_VERSION, DeviceRange};
 use tensortap_sync::Flag;
 
-use super::wire::{self, ATTACH_VERSION, Hello, MAX_TEXT_BYTES, Message, ReceivedPacket};
+use super::{
+    attached::{AttachedProcess, SharedOffer},
+    wire::{self, ATTACH_VERSION, Hello, MAX_TEXT_BYTES, Message, ReceivedPacket},
+};
 use crate::{
     DeviceAccess, PlatformError,
     connection::poll_until,
     error::os,
     file,
     host_memory::{HostAccess, HostMemory},
-    link_page::{self, RecordingErrors, WakeSocket, host_end},
+    link_page::{self, WakeSocket},
 };
 
 /// Length of the queue of connections that wait to be accepted. Further callers block in `connect`.
@@ -125,6 +128,7 @@ pub struct Caller {
     /// Readable once the process has ended.
     ended: OwnedFd,
     pid: u32,
+    program: u64,
     kernels: String,
 }
 
@@ -134,7 +138,7 @@ impl Caller {
         let peer = socket_peercred(&socket).ok().filter(|peer| peer.uid == geteuid())?;
         let ended = pidfd_open(peer.pid, PidfdFlags::empty()).ok()?;
         let pid = u32::try_from(peer.pid.as_raw_nonzero().get()).ok()?;
-        Some(Caller { socket, ended, pid, kernels: String::new() })
+        Some(Caller { socket, ended, pid, program: 0, kernels: String::new() })
     }
 
     /// The process id, as the host's system reports it.
@@ -177,7 +181,10 @@ impl Caller {
         }
         let pid = self.pid;
         match wire::receive(&self.socket).map_err(os("listening to a process that attaches"))? {
-            ReceivedPacket::Message(Message::Hello { layout: DUMP_LAYOUT_VERSION, hello }, _) => Ok(hello),
+            ReceivedPacket::Message(Message::Hello { layout: DUMP_LAYOUT_VERSION, hello }, _) => {
+                self.program = hello.program;
+                Ok(hello)
+            }
             ReceivedPacket::Message(Message::Hello { layout, .. }, _) => Err(self
                 .other_version(&format!("record layout {layout}, this command uses {DUMP_LAYOUT_VERSION}"))),
             ReceivedPacket::OtherVersion(version) => Err(self
@@ -225,108 +232,20 @@ impl Caller {
         link_page::initialize(&memory)?;
         let access = HostAccess::new(memory, to_process);
         prepare(&access)?;
-        let files = [access.host_memory().file(), to_host.as_fd(), from_host.as_fd()];
-        let pid = self.pid;
-        wire::send(&self.socket, &Message::Welcome { bytes, run_id, kernels: self.kernels.clone() }, &files)
-            .map_err(|error| match error {
-                Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN => PlatformError::Attach {
-                    what: format!("process {pid} disconnected before it received its memory"),
-                },
-                error => os("handing memory to a process that attaches")(error),
-            })?;
-        let Caller { socket, ended, pid, .. } = self;
-        Ok(AttachedProcess { socket, ended, pid, from_process, access: Arc::new(access) })
-    }
-}
-
-/// A process that shares memory with this one.
-#[derive(Debug)]
-pub struct AttachedProcess {
-    socket: OwnedFd,
-    ended: OwnedFd,
-    pid: u32,
-    from_process: WakeSocket,
-    access: Arc<HostAccess>,
-}
-
-/// The result of [`AttachedProcess::wait`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProcessEvent {
-    /// The process has called [`Attachment::wake_host`](super::Attachment::wake_host) since the last wait.
-    Woken,
-    /// Nothing happened within the timeout.
-    TimedOut,
-    /// The process announced that it records nothing more.
-    Goodbye,
-    /// The process ended, or executed another program, without a goodbye.
-    Ended,
-    /// The process sent an invalid packet. The host must disconnect it.
-    ProtocolError,
-}
-
-impl AttachedProcess {
-    /// The process id, as the host's system reports it.
-    pub fn pid(&self) -> u32 {
-        self.pid
+        let Caller { socket, ended, pid, program, kernels } = self;
+        let offer = SharedOffer { bytes, run_id, kernels, to_host, from_host };
+        let process = AttachedProcess::new((pid, program, ended), offer, from_process, Arc::new(access));
+        process.hand_over(&socket, 0)?;
+        process.connect(socket);
+        Ok(process)
     }
 
-    /// Whether the process ends within `limit`. Its socket closes a moment before it ends. A process that
-    /// only closed the socket keeps running, perhaps as another program.
-    pub fn ends_within(&self, limit: Duration) -> bool {
-        let deadline = Instant::now().checked_add(limit);
-        matches!(poll_until(deadline, [Some(self.ended.as_fd())]), Ok([true]))
+    /// Its connection, its process id and its [program](Hello::program).
+    pub(super) fn parts(&self) -> (BorrowedFd<'_>, u32, u64) {
+        (self.socket.as_fd(), self.pid, self.program)
     }
 
-    /// The shared memory. It outlives the process.
-    pub fn access(&self) -> Arc<dyn DeviceAccess> {
-        self.access.clone()
-    }
-
-    /// The errors that the process counted about itself. They stay readable after the process has ended.
-    ///
-    /// # Errors
-    ///
-    /// If the memory cannot be read.
-    pub fn recording_errors(&self) -> Result<RecordingErrors, PlatformError> {
-        link_page::recording_errors(self.access.host_memory())
-    }
-
-    /// Sleeps until an event or until `timeout` has passed. A packet that the process sent before it ended is
-    /// returned first.
-    ///
-    /// # Errors
-    ///
-    /// If a system call fails.
-    pub fn wait(&self, timeout: Duration) -> Result<ProcessEvent, PlatformError> {
-        let page = host_end(self.access.host_memory());
-        let woken = page.fall_asleep()?;
-        let deadline = Instant::now().checked_add(if woken { Duration::ZERO } else { timeout });
-        let files = [self.socket.as_fd(), self.from_process.as_fd(), self.ended.as_fd()];
-        let ready = poll_until(deadline, files.map(Some));
-        page.get_up()?;
-        let [sent, woke, ended] = ready.map_err(os("waiting for an attached process"))?;
-        if sent {
-            return self.receive();
-        }
-        // A forked child may hold the socket open, so only the process descriptor shows the end. It is
-        // checked before the wake socket: a child that keeps sending wakes cannot hide the end.
-        if ended {
-            return Ok(ProcessEvent::Ended);
-        }
-        if woke || woken {
-            self.from_process.clear();
-            page.take_wake()?;
-            return Ok(ProcessEvent::Woken);
-        }
-        Ok(ProcessEvent::TimedOut)
-    }
-
-    fn receive(&self) -> Result<ProcessEvent, PlatformError> {
-        match wire::receive(&self.socket) {
-            Ok(ReceivedPacket::Message(Message::Goodbye, _)) => Ok(ProcessEvent::Goodbye),
-            Ok(ReceivedPacket::Closed) => Ok(ProcessEvent::Ended),
-            Ok(_) => Ok(ProcessEvent::ProtocolError),
-            Err(error) => Err(os("listening to an attached process")(error)),
-        }
+    pub(super) fn into_socket(self) -> OwnedFd {
+        self.socket
     }
 }

@@ -42,6 +42,7 @@ pub struct Attachment {
     from_host: WakeSocket,
     mapping: Mapping,
     run_id: u64,
+    earlier: u64,
     kernels: String,
     guard: ForkGuard,
 }
@@ -68,8 +69,8 @@ impl Attachment {
     /// Processes the host's answer, which must have arrived.
     pub(super) fn from_welcome(socket: OwnedFd) -> Result<Attachment, PlatformError> {
         match wire::receive(&socket).map_err(os("attaching to the recorder"))? {
-            ReceivedPacket::Message(Message::Welcome { bytes, run_id, kernels }, files) => {
-                Ok(Attachment { kernels, ..Attachment::with(socket, bytes, run_id, files)? })
+            ReceivedPacket::Message(Message::Welcome { bytes, run_id, earlier, kernels }, files) => {
+                Ok(Attachment { kernels, earlier, ..Attachment::with(socket, bytes, run_id, files)? })
             }
             ReceivedPacket::Message(Message::Refused(what), _) => Err(failed(what)),
             ReceivedPacket::OtherVersion(version) => Err(failed(format!(
@@ -101,8 +102,8 @@ impl Attachment {
             return Err(invalid("memory that is not initialized"));
         }
         let (to_host, from_host) = (WakeSocket::from(to_host), WakeSocket::from(from_host));
-        let kernels = String::new();
-        Ok(Attachment { socket, to_host, from_host, mapping, run_id, kernels, guard: ForkGuard::new()? })
+        let (kernels, guard) = (String::new(), ForkGuard::new()?);
+        Ok(Attachment { socket, to_host, from_host, mapping, run_id, earlier: 0, kernels, guard })
     }
 
     /// Whether this process is the one that attached. A forked child is not, and it does not have the memory.
@@ -114,6 +115,16 @@ impl Attachment {
     /// The id of the recording run.
     pub fn run_id(&self) -> u64 {
         self.run_id
+    }
+
+    /// Whether another library of this process received the same memory before.
+    pub fn is_shared(&self) -> bool {
+        self.earlier > 0
+    }
+
+    /// How many libraries of this process received the same memory before.
+    pub fn earlier(&self) -> u64 {
+        self.earlier
     }
 
     /// The kernels to record: names and patterns, one per line. Empty if the host selected none.

@@ -131,7 +131,7 @@ fn each_side_notices_that_the_other_is_gone() {
     attachment.goodbye();
     drop(attachment);
     assert_eq!(attached.wait(LONG).unwrap(), ProcessEvent::Goodbye);
-    assert_eq!(attached.wait(LONG).unwrap(), ProcessEvent::Ended);
+    assert_eq!(attached.wait(LONG).unwrap(), ProcessEvent::Goodbye, "that is how it left");
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn memory_that_is_not_sealed_or_not_initialized_is_refused() {
         let process = thread::spawn(move || Attachment::new(&path, &Hello::of_this_process(None)));
         let mut caller = listener.accept(LONG).unwrap().unwrap();
         caller.hello(LONG).unwrap();
-        let welcome = wire::Message::Welcome { bytes: BYTES, run_id: 1, kernels: String::new() };
+        let welcome = wire::Message::Welcome { bytes: BYTES, run_id: 1, earlier: 0, kernels: String::new() };
         wire::send(caller.socket(), &welcome, files).unwrap();
         let said = process.join().unwrap().unwrap_err().to_string();
         assert_eq!(said, format!("the recorder sent {why}"));
@@ -252,4 +252,149 @@ fn disconnecting_is_distinguished_from_ending() {
     drop(attachment);
     assert_eq!(attached.wait(LONG).unwrap(), ProcessEvent::Ended);
     assert!(!attached.ends_within(Duration::ZERO), "the process is this one and still runs");
+}
+
+/// A listener, and a first library of this process that is attached to it.
+fn first_library(folder: &TestFolder) -> (AttachListener, AttachedProcess, Attachment) {
+    let listener = AttachListener::bind(&folder.path).unwrap();
+    let (caller, library) = call(&listener, folder, |hello| hello);
+    let attached = caller.welcome(BYTES, 7, |memory| memory.copy_to(LINK_PAGE_BYTES, b"set up")).unwrap();
+    (listener, attached, library.join().unwrap().unwrap())
+}
+
+/// A library that calls, and the call as the host sees it.
+fn call(
+    listener: &AttachListener,
+    folder: &TestFolder,
+    change: impl FnOnce(Hello) -> Hello,
+) -> (Caller, thread::JoinHandle<Result<Attachment, PlatformError>>) {
+    let (path, hello) = (folder.path.clone(), change(Hello::of_this_process(None)));
+    let library = thread::spawn(move || Attachment::new(&path, &hello));
+    let mut caller = listener.accept(LONG).unwrap().unwrap();
+    caller.hello(LONG).unwrap();
+    (caller, library)
+}
+
+#[test]
+fn libraries_of_a_process_share_its_memory_until_the_last_one_leaves() {
+    let folder = test_folder();
+    let (listener, attached, first) = first_library(&folder);
+    let (caller, library) = call(&listener, &folder, |hello| hello);
+    attached.join(caller).unwrap();
+    let second = library.join().unwrap().unwrap();
+    assert_eq!((first.earlier(), second.earlier(), second.run_id(), second.memory().len()), (0, 1, 7, BYTES));
+    first.memory().write_from(BYTES - 5, b"first").unwrap();
+    let mut bytes = [0; 5];
+    second.memory().read_into(BYTES - 5, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"first");
+
+    // Both are woken, and both wake.
+    let quiet = || while attached.wait(Duration::ZERO).unwrap() == ProcessEvent::Woken {};
+    for library in [&first, &second] {
+        quiet();
+        library.wake_host();
+        assert_eq!(attached.wait(LONG).unwrap(), ProcessEvent::Woken);
+        let (listener, seen) = (library.host_listener().unwrap(), library.wakes());
+        attached.access().wake();
+        assert_eq!(library.wait(&listener, seen, LONG), HostEvent::Woken);
+    }
+    quiet();
+    first.goodbye();
+    assert_eq!(attached.wait(LONG).unwrap(), ProcessEvent::TimedOut, "the second one is still there");
+    second.goodbye();
+    assert_eq!(attached.wait(LONG).unwrap(), ProcessEvent::Goodbye);
+}
+
+#[test]
+fn a_new_connection_is_heard_while_the_host_waits() {
+    let folder = test_folder();
+    let (listener, attached, first) = first_library(&folder);
+    let began = std::time::Instant::now();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            while attached.wait(LONG).unwrap() == ProcessEvent::Woken {}
+            attached.wait(LONG).unwrap()
+        });
+        let (caller, library) = call(&listener, &folder, |hello| hello);
+        attached.join(caller).unwrap();
+        let second = library.join().unwrap().unwrap();
+        first.goodbye();
+        second.goodbye();
+        assert_eq!(waiting.join().unwrap(), ProcessEvent::Goodbye);
+    });
+    assert!(began.elapsed() < LONG / 2, "it waited for the first connection only");
+}
+
+#[test]
+fn after_the_last_goodbye_another_program_or_a_closed_recording_none_may_join() {
+    let folder = test_folder();
+    let (listener, attached, first) = first_library(&folder);
+    let refused = |change: fn(Hello) -> Hello| {
+        let (caller, library) = call(&listener, &folder, change);
+        let refused = attached.join(caller);
+        let is_other = matches!(refused, Err(JoinError::IsOther(_)));
+        drop(refused);
+        assert!(library.join().unwrap().is_err(), "it received nothing");
+        is_other
+    };
+    assert!(refused(|hello| Hello { program: hello.program ^ 1, ..hello }), "another program");
+    // The host has not waited since the goodbye, but it was sent before the call.
+    first.goodbye();
+    assert!(refused(|hello| hello), "the first one has left");
+
+    let (listener, attached, _first) = first_library(&self::test_folder());
+    drop(listener);
+    attached.close();
+    let folder = self::test_folder();
+    let listener = AttachListener::bind(&folder.path).unwrap();
+    let (caller, _library) = call(&listener, &folder, |hello| hello);
+    assert!(matches!(attached.join(caller), Err(JoinError::IsOther(_))));
+}
+
+#[test]
+fn a_process_has_at_most_sixteen_connections() {
+    let folder = test_folder();
+    let (listener, attached, first) = first_library(&folder);
+    let mut others = Vec::new();
+    for number in 1..=MAX_LIBRARIES {
+        let (caller, library) = call(&listener, &folder, |hello| hello);
+        match attached.join(caller) {
+            Ok(()) => others.push(library.join().unwrap().unwrap()),
+            Err(JoinError::TooMany(_)) => assert_eq!(number, MAX_LIBRARIES),
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+    assert_eq!(others.len(), MAX_LIBRARIES - 1);
+    // One that leaves makes room.
+    first.goodbye();
+    let (caller, library) = call(&listener, &folder, |hello| hello);
+    attached.join(caller).unwrap();
+    assert_eq!(library.join().unwrap().unwrap().earlier(), MAX_LIBRARIES as u64);
+}
+
+#[test]
+fn one_library_that_hangs_up_or_violates_the_protocol_counts_for_the_process() {
+    let folder = test_folder();
+    let (listener, attached, first) = first_library(&folder);
+    let (caller, library) = call(&listener, &folder, |hello| hello);
+    attached.join(caller).unwrap();
+    drop(library.join().unwrap().unwrap());
+    while attached.wait(Duration::from_millis(1)).unwrap() != ProcessEvent::TimedOut {}
+    first.goodbye();
+    assert_eq!(attached.wait(LONG).unwrap(), ProcessEvent::Ended, "one said no goodbye");
+
+    let folder = self::test_folder();
+    let (listener, attached, _first) = first_library(&folder);
+    let socket = stranger(&folder);
+    let mut caller = listener.accept(LONG).unwrap().unwrap();
+    let hello = wire::Message::Hello {
+        layout: tensortap_abi::DUMP_LAYOUT_VERSION,
+        hello: Hello::of_this_process(None),
+    };
+    wire::send(&socket, &hello, &[]).unwrap();
+    caller.hello(LONG).unwrap();
+    attached.join(caller).unwrap();
+    send(&socket, b"nonsense", SendFlags::NOSIGNAL).unwrap();
+    while attached.wait(LONG).unwrap() == ProcessEvent::Woken {}
+    assert_eq!(attached.wait(LONG).unwrap(), ProcessEvent::ProtocolError);
 }

@@ -4,10 +4,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 
-use crate::wire::{receive_packet, send_packet};
+use crate::{
+    environment::program_number,
+    wire::{receive_packet, send_packet},
+};
 
 /// Version of these packets and of the link page.
-pub const ATTACH_VERSION: u32 = 1;
+pub const ATTACH_VERSION: u32 = 2;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"TTATTACH");
 const MAX_PACKET_BYTES: usize = 512;
@@ -24,13 +27,17 @@ pub struct Hello {
     pub rank: Option<u32>,
     /// The name of the process.
     pub name: String,
+    /// A random number of the program that the process runs. All libraries in the process send the same one.
+    /// It changes when the process executes another program.
+    pub program: u64,
 }
 
 impl Hello {
     /// The greeting of this process.
     pub fn of_this_process(rank: Option<u32>) -> Hello {
         let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
-        Hello { pid: std::process::id(), rank, name: name.trim_end().to_owned() }
+        let program = program_number();
+        Hello { pid: std::process::id(), rank, name: name.trim_end().to_owned(), program }
     }
 }
 
@@ -40,9 +47,10 @@ impl Hello {
 pub(super) enum Message {
     /// From the process: its greeting, with the version of the record layouts that it writes.
     Hello { layout: u32, hello: Hello },
-    /// From the host: the shared memory of `bytes`, and the id of the run. Three files travel with it: the
-    /// memory, the wake socket to the host, and the wake socket to the process.
-    Welcome { bytes: u64, run_id: u64, kernels: String },
+    /// From the host: the shared memory of `bytes`, the id of the run, and how many libraries of the process
+    /// have received this memory before. Three files travel with it: the memory, the wake socket to the host,
+    /// and the wake socket to the process.
+    Welcome { bytes: u64, run_id: u64, earlier: u64, kernels: String },
     /// From the host: a refusal with its reason.
     Refused(String),
     /// From the process: it records nothing more.
@@ -69,11 +77,13 @@ const GOODBYE: u32 = 4;
 impl Message {
     fn encode(&self) -> Vec<u8> {
         match self {
-            Message::Hello { layout, hello: Hello { pid, rank, name } } => {
+            Message::Hello { layout, hello: Hello { pid, rank, name, program } } => {
                 let rank = rank.map_or(NO_RANK, u64::from);
-                packet(HELLO, [(*layout).into(), (*pid).into(), rank, 0], name)
+                packet(HELLO, [(*layout).into(), (*pid).into(), rank, *program], name)
             }
-            Message::Welcome { bytes, run_id, kernels } => packet(WELCOME, [*bytes, *run_id, 0, 0], kernels),
+            Message::Welcome { bytes, run_id, earlier, kernels } => {
+                packet(WELCOME, [*bytes, *run_id, *earlier, 0], kernels)
+            }
             Message::Refused(why) => packet(REFUSED, [0; 4], why),
             Message::Goodbye => packet(GOODBYE, [0; 4], ""),
         }
@@ -83,12 +93,14 @@ impl Message {
         let text = || String::from_utf8_lossy(text).into_owned();
         let small = |number: u64| u32::try_from(number).ok();
         match (kind, numbers) {
-            (HELLO, [layout, pid, rank, 0]) => {
+            (HELLO, [layout, pid, rank, program]) => {
                 let rank = if rank == NO_RANK { None } else { Some(small(rank)?) };
-                let hello = Hello { pid: small(pid)?, rank, name: text() };
+                let hello = Hello { pid: small(pid)?, rank, name: text(), program };
                 Some(Message::Hello { layout: small(layout)?, hello })
             }
-            (WELCOME, [bytes, run_id, 0, 0]) => Some(Message::Welcome { bytes, run_id, kernels: text() }),
+            (WELCOME, [bytes, run_id, earlier, 0]) => {
+                Some(Message::Welcome { bytes, run_id, earlier, kernels: text() })
+            }
             (REFUSED, [0, 0, 0, 0]) => Some(Message::Refused(text())),
             (GOODBYE, [0, 0, 0, 0]) => Some(Message::Goodbye),
             _ => None,
@@ -146,13 +158,13 @@ mod tests {
 
     fn message() -> impl Strategy<Value = Message> {
         prop_oneof![
-            (any::<u32>(), any::<u32>(), any::<Option<u32>>(), "[a-zä ]{0,60}").prop_map(
-                |(layout, pid, rank, name)| Message::Hello { layout, hello: Hello { pid, rank, name } }
+            (any::<(u32, u32, u64)>(), any::<Option<u32>>(), "[a-zä ]{0,60}").prop_map(
+                |((layout, pid, program), rank, name)| {
+                    Message::Hello { layout, hello: Hello { pid, rank, name, program } }
+                }
             ),
-            (any::<(u64, u64)>(), "[a-z*\n]{0,60}").prop_map(|((bytes, run_id), kernels)| Message::Welcome {
-                bytes,
-                run_id,
-                kernels
+            (any::<(u64, u64, u64)>(), "[a-z*\n]{0,60}").prop_map(|((bytes, run_id, earlier), kernels)| {
+                Message::Welcome { bytes, run_id, earlier, kernels }
             }),
             "[a-zä ]{0,60}".prop_map(Message::Refused),
             Just(Message::Goodbye),

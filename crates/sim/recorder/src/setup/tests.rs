@@ -24,7 +24,7 @@ fn options() -> SetupOptions {
 fn the_header_describes_every_part_and_the_parts_fill_the_region() {
     let header = setup_bytes(GEOMETRY, &options()).unwrap().header;
     let DumpSetupHeader { states, queues, buffers, arenas, .. } = header;
-    assert_eq!(states.addr, 0x2000_0000_0000 + 576);
+    assert_eq!(states.addr, 0x2000_0000_0000 + 640);
     assert_eq!((states.bytes, queues.bytes), (2 * 256, 2 * 576));
     assert_eq!((buffers.bytes, arenas.bytes), (2 * 70 * (64 + 3 * 192), 2 * 8192));
     assert_eq!((states.end(), queues.end()), (queues.addr, buffers.addr));
