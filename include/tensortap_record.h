@@ -134,7 +134,12 @@ enum tt_dtype {
     TT_UINT32 = 14,
     TT_UINT16 = 15,
     TT_UINT8 = 16,
-    TT_BOOL = 17
+    TT_BOOL = 17,
+    TT_FLOAT8_E4M3FNUZ = 18,
+    TT_FLOAT8_E5M2FNUZ = 19,
+    TT_FLOAT8_E8M0FNU = 20,
+    TT_COMPLEX64 = 21,  /* two 32-bit floats: real part, imaginary part */
+    TT_COMPLEX128 = 22  /* two 64-bit floats */
 };
 
 /* How a task uses a tensor. */
@@ -243,7 +248,7 @@ typedef struct tt_view {
     int64_t strides[TT_MAX_DIMS];
     uint16_t arg;        /* position among the task's arguments, up to 65534 */
     uint8_t dtype;       /* enum tt_dtype */
-    uint8_t ndims;       /* dimensions in use */
+    uint8_t ndims;       /* dimensions in use; a view with more than 8 is listed as uncaptured */
     uint8_t role;        /* enum tt_role */
     uint8_t space;       /* enum tt_space_kind; device memory cannot be read, only reserved for */
     uint16_t flags;      /* TT_VIEW_... */
@@ -536,7 +541,7 @@ static inline int tt_task_end(tt_recorder *r, tt_recorded_task *task) { return r
 /* Bits per element; 0 for an unknown type. */
 static inline uint32_t tt_dtype_bits(uint32_t dtype)
 {
-    static const uint8_t bits[] = {0, 64, 32, 16, 16, 8, 8, 4, 64, 32, 16, 8, 4, 64, 32, 16, 8, 8};
+    static const uint8_t bits[] = {0, 64, 32, 16, 16, 8, 8, 4, 64, 32, 16, 8, 4, 64, 32, 16, 8, 8, 8, 8, 8, 64, 128};
     return dtype < sizeof bits ? bits[dtype] : 0;
 }
 

@@ -472,6 +472,6 @@ fn scalar(scalar: &CapturedScalar) -> CaseScalar {
         arg_index: scalar.arg_index,
         dtype: scalar.dtype.name().into(),
         bits: bits.map(hex64),
-        value: bits.map(|bits| Element { dtype: scalar.dtype, bits }.to_string()),
+        value: bits.map(|bits| Element { dtype: scalar.dtype, bits: bits.into() }.to_string()),
     }
 }

@@ -13,8 +13,8 @@ use std::{
 
 use tensortap_record::{
     ArgKind, DType, DumpLevel, DumpPolicy, DumpStage, EdgeCause, FolderOptions, KernelId, KernelInfo,
-    MAX_DIMS, MemorySpace, ModuleId, ModuleImage, ModuleKind, Operation, QueueId, RecordError, Role, ScopeId,
-    Session, SessionCounters, StepId, StringId, Task, TaskInfo, Tensor, ThreadRecorder,
+    MemorySpace, ModuleId, ModuleImage, ModuleKind, Operation, QueueId, RecordError, Role, ScopeId, Session,
+    SessionCounters, StepId, StringId, Task, TaskInfo, Tensor, ThreadRecorder,
 };
 use zerocopy::FromZeros;
 
@@ -398,9 +398,6 @@ fn space_of(tag: u32) -> Result<MemorySpace, RecordError> {
 unsafe fn tensor<'t>(view: &View) -> Result<Tensor<'t>, RecordError> {
     let (dtype, space) = (dtype_of(view.dtype.into())?, space_of(view.space.into())?);
     let dims = usize::from(view.ndims);
-    if dims > MAX_DIMS {
-        return Err(bad("dimensions", view.ndims.into(), "pass at most 8"));
-    }
     let role = Role::from_tag(view.role);
     let role = role.ok_or_else(|| bad("role", view.role.into(), "use a value of enum tt_role"))?;
     let tensor = if space == MemorySpace::Device {
@@ -410,8 +407,13 @@ unsafe fn tensor<'t>(view: &View) -> Result<Tensor<'t>, RecordError> {
         unsafe { Tensor::at(view.data.cast(), view.bytes, dtype) }.space(space)
     };
     let is = |flag: u16| view.flags & flag != 0;
+    // The structure has no room for the sizes of more dimensions. The dump lists such a view as uncaptured.
+    let (shape, strides) = match (view.shape.get(..dims), view.strides.get(..dims)) {
+        (Some(shape), Some(strides)) => (shape, strides),
+        _ => (&[0; u8::MAX as usize][..dims], &[0; u8::MAX as usize][..dims]),
+    };
     let tensor = tensor
-        .view(&view.shape[..dims], &view.strides[..dims], view.start)?
+        .view(shape, strides, view.start)?
         .arg(view.arg)
         .role(role)
         .name(StringId(view.name))

@@ -268,7 +268,7 @@ impl ThreadRecorder {
             stage,
             role: tensor.role,
             arg_index: tensor.arg,
-            reason: UncapturedReason::BadDescriptor,
+            reason: UncapturedReason::of_view(tensor.desc.ndims),
             marked: tensor.marked || task.is_marked(),
             name: tensor.details.name,
         });
@@ -314,6 +314,11 @@ impl ThreadRecorder {
 
     fn scalar_argument(&mut self, task: &mut Task, capture: ScalarCapture) -> Result<Outcome, RecordError> {
         self.core.check()?;
+        if !capture.dtype.fits_scalar() {
+            let (value, remedy) =
+                (capture.dtype.bits().into(), "a scalar has 64; record a tensor without dimensions");
+            return Err(RecordError::BadArgument { what: "scalar bits", value, remedy });
+        }
         if !task.check()? {
             return Ok(self.filtered(task, 1));
         }

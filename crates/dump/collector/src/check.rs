@@ -315,7 +315,7 @@ fn check_filled(record: FilledRecord, bounds: &Bounds) -> Result<CheckedRecord, 
 
 fn check_scalar(record: &ScalarRecord) -> Result<(), RecordFault> {
     allow_flags(record.flags, ARGUMENT_FLAGS | RECORD_LOCAL_MEMORY)?;
-    DType::from_tag(record.dtype).ok_or(RecordFault::DType)?;
+    DType::from_tag(record.dtype).filter(|dtype| dtype.fits_scalar()).ok_or(RecordFault::DType)?;
     check_stage(record.stage)
 }
 

@@ -303,8 +303,10 @@ impl IndexRecord {
     /// Element type of a tensor, a scalar or an orchestration argument.
     #[must_use]
     pub fn dtype(&self) -> Option<DType> {
-        let scalar = self.get::<ScalarRecord>().map(|scalar| scalar.dtype);
-        DType::from_tag(scalar.or_else(|| self.view().map(|view| view.dtype))?)
+        match self.get::<ScalarRecord>() {
+            Some(scalar) => DType::from_tag(scalar.dtype).filter(|dtype| dtype.fits_scalar()),
+            None => DType::from_tag(self.view()?.dtype),
+        }
     }
 
     /// Role of an argument; a scalar is an input.

@@ -530,7 +530,7 @@ fn bad_descriptor(capture: &TensorCapture<'_>) -> UncapturedRecord {
     let &TensorCapture {
         task_id, stage, role, arg_index, marked, details: TensorDetails { name, .. }, ..
     } = capture;
-    let reason = UncapturedReason::BadDescriptor;
+    let reason = UncapturedReason::of_view(capture.desc.ndims);
     uncaptured_record(&UncapturedArg { task_id, stage, role, arg_index, reason, marked, name })
 }
 

@@ -64,7 +64,7 @@ fn each_damaged_field_is_reported_by_name() {
     let cases = [
         (with(|r| r.kind = 0), RecordFault::Kind),
         (with(|r| r.kind = 22), RecordFault::Kind),
-        (with(|r| r.dtype = 18), RecordFault::DType),
+        (with(|r| r.dtype = 99), RecordFault::DType),
         (with(|r| r.role = 0), RecordFault::Role),
         (with(|r| r.stage = 3), RecordFault::Stage),
         (with(|r| r.space = 4), RecordFault::Address),
@@ -200,6 +200,8 @@ fn records_without_arena_data_pass_unchanged() {
 #[test]
 fn every_other_kind_is_checked_by_its_own_rules() {
     assert_eq!(fault(ScalarRecord { dtype: 0, ..scalar() }), Some(RecordFault::DType));
+    let wide = ScalarRecord { dtype: DType::Complex128.tag(), ..scalar() };
+    assert_eq!(fault(wide), Some(RecordFault::DType), "it has 128 bits");
     assert_eq!(fault(ScalarRecord { stage: 0, ..scalar() }), Some(RecordFault::Stage));
     assert_eq!(fault(EdgeRecord { cause: 7, ..edge() }), Some(RecordFault::Reason));
     assert_eq!(fault(UncapturedRecord { reason: 99, ..uncaptured() }), Some(RecordFault::Reason));

@@ -117,7 +117,7 @@ fn an_invalid_record_ends_the_dump_at_its_position() {
         ("kind piece", 1, with(|f| f.kind = 6)),
         ("stage", 1, with(|f| f.stage = 3)),
         ("role", 1, with(|f| f.role = 0)),
-        ("dtype", 1, with(|f| f.dtype = 18)),
+        ("dtype", 1, with(|f| f.dtype = 99)),
         ("dimensions", 1, with(|f| f.ndims = 200)),
         ("too few bytes", 1, with(|f| f.ndims = 8)),
         ("memory space", 1, with(|f| f.space = 4)),
