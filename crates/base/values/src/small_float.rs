@@ -57,7 +57,7 @@ impl SmallFloat {
         let special = match self.0.top {
             TopExponent::Ieee => exponent == exponent_max,
             TopExponent::OneNan => exponent == exponent_max && mantissa == mantissa_max,
-            TopExponent::NegativeZeroNan if bits == self.sign() as u32 => return f32::NAN,
+            TopExponent::NegativeZeroNan if bits as u64 == self.sign() => return f32::NAN,
             TopExponent::Finite | TopExponent::NegativeZeroNan | TopExponent::PowerOfTwo => false,
         };
         let magnitude = if special {

@@ -119,7 +119,7 @@ fn parse_complex(dtype: DType, text: &str) -> Option<u128> {
             both.as_bytes().get(at.wrapping_sub(1)).is_some_and(|before| matches!(before, b'e' | b'E'));
         *at > 0 && matches!(letter, '+' | '-') && !is_exponent
     };
-    let (real, imaginary) = match both.char_indices().filter(is_between).last() {
+    let (real, imaginary) = match both.char_indices().rfind(is_between) {
         Some((at, _)) => both.split_at(at),
         None => ("0", both),
     };
