@@ -81,7 +81,7 @@
  * 6. Versions
  *
  *    The library has one symbol, the table `tensortap_record_1`. New functions are added at its end, and the table has its
- *    size. A library that is older than this file is not used. An incompatible change would add a second symbol.
+ *    size. A call that the library does not have returns TT_TOO_OLD. An incompatible change would add a second symbol.
  *
  *    TENSORTAP_LIBRARY and TENSORTAP_SOCKET are ignored if they are not absolute paths, in set-uid programs, and in static
  *    programs, which cannot load libraries.
@@ -182,6 +182,7 @@ enum tt_status {
     TT_OFF = 1,        /* not recording: the handle is NULL */
     TT_NOT_WANTED = 2, /* not recorded at this dump level */
     TT_FILTERED = 3,   /* filtered out; counted */
+    TT_TOO_OLD = 4,    /* not recorded: the library is older than this call */
 
     TT_DROPPED = -1,       /* tensortap record has exited, its files are full, or the wait limit was reached; counted */
     TT_FORKED = -2,        /* the handle belongs to the parent process: attach again */
@@ -316,6 +317,31 @@ typedef struct tt_module_image_info {
     uint64_t reserved[2]; /* zero */
 } tt_module_image_info;
 
+/* Type of a value of an attribute. */
+enum tt_value_type {
+    TT_VALUE_NONE = 1,
+    TT_VALUE_BOOL = 2,
+    TT_VALUE_INT = 3,
+    TT_VALUE_FLOAT = 4,
+    TT_VALUE_TEXT = 5,
+    TT_VALUE_DTYPE = 6,
+    TT_VALUE_UNCAPTURED = 7 /* a value of another type */
+};
+
+/* A value of an attribute; see tt_value_int and its siblings. */
+typedef struct tt_value {
+    uint32_t type;      /* enum tt_value_type */
+    uint32_t reserved0; /* zero */
+    union {
+        int64_t integer;  /* int; bool: 0 or 1; dtype: enum tt_dtype */
+        double number;    /* float */
+        const char *text; /* text; uncaptured: the name of the type */
+    } as;
+} tt_value;
+
+/* Limit on the recorded values of a list. Further values are only counted. */
+#define TT_MAX_VALUES 1024u
+
 /* ---- The table ---------------------------------------------------------------------------------------------------- */
 
 #define TT_RECORD_VERSION 1
@@ -355,15 +381,21 @@ typedef struct tt_record_api {
     const char *(*status_text)(int status);
     const char *(*last_error)(void);
     uint32_t (*module_image)(tt_recorder *r, const tt_module_image_info *module);
+    int (*attribute)(tt_recorder *r, const tt_recorded_task *task, uint32_t name, const tt_value *values, uint32_t count,
+                     uint32_t is_list);
 } tt_record_api;
+
+/* Whether a recorder's library has a function. */
+#define TT_RECORD_HAS(r, function) ((r)->api->bytes >= offsetof(tt_record_api, function) + sizeof (r)->api->function)
 
 TT_STATIC_ASSERT(sizeof(tt_task_info) == 136, "a task has 136 bytes");
 TT_STATIC_ASSERT(sizeof(tt_recorded_task) == 256, "a task that has begun has 256 bytes");
 TT_STATIC_ASSERT(sizeof(tt_view) == 192, "a view has 192 bytes");
 TT_STATIC_ASSERT(sizeof(tt_reserved_space) == 24 && sizeof(tt_counts) == 64, "results");
 TT_STATIC_ASSERT(sizeof(tt_module_image_info) == 64, "a module with its image has 64 bytes");
+TT_STATIC_ASSERT(sizeof(tt_value) == 16, "a value has 16 bytes");
 TT_STATIC_ASSERT(sizeof(tt_folder_options) == 64 && sizeof(tt_kernel_arg) == 16, "options");
-TT_STATIC_ASSERT(sizeof(tt_record_api) == 8 + 30 * sizeof(void (*)(void)), "the table of the library");
+TT_STATIC_ASSERT(sizeof(tt_record_api) == 8 + 31 * sizeof(void (*)(void)), "the table of the library");
 
 struct tt_session {
     const tt_record_api *api;
@@ -509,7 +541,7 @@ static inline uint32_t tt_module_id(tt_recorder *r, const char *name, uint64_t b
    image, options or device make a different module. 0 if the library is too old for this call. */
 static inline uint32_t tt_module_image(tt_recorder *r, const tt_module_image_info *module)
 {
-    return r && r->api->bytes >= offsetof(tt_record_api, module_image) + sizeof r->api->module_image ? r->api->module_image(r, module) : 0;
+    return r && TT_RECORD_HAS(r, module_image) ? r->api->module_image(r, module) : 0;
 }
 
 /* ---- Tasks ---------------------------------------------------------------------------------------------------------- */
@@ -608,6 +640,96 @@ static inline int tt_record_i64(tt_recorder *r, tt_recorded_task *task, uint16_t
 {
     return tt_record_scalar(r, task, arg, TT_INT64, (uint64_t)value, name);
 }
+
+/* ---- Attributes ----------------------------------------------------------------------------------------------------- */
+
+/* An attribute of a task is a name with a value or a list of values. Record it between tt_task_begin and tt_task_end.
+   `name` is a tt_string. Attributes are recorded at every dump level. Every distinct text is stored once. TT_TOO_OLD if the
+   library does not know attributes. */
+
+static inline tt_value tt_value_of(enum tt_value_type type, int64_t integer)
+{
+    tt_value value;
+    memset(&value, 0, sizeof value);
+    value.type = (uint32_t)type;
+    value.as.integer = integer;
+    return value;
+}
+
+static inline tt_value tt_value_none(void) { return tt_value_of(TT_VALUE_NONE, 0); }
+static inline tt_value tt_value_bool(int value) { return tt_value_of(TT_VALUE_BOOL, value != 0); }
+static inline tt_value tt_value_int(int64_t value) { return tt_value_of(TT_VALUE_INT, value); }
+static inline tt_value tt_value_dtype(enum tt_dtype value) { return tt_value_of(TT_VALUE_DTYPE, (int64_t)value); }
+
+static inline tt_value tt_value_float(double number)
+{
+    tt_value value = tt_value_of(TT_VALUE_FLOAT, 0);
+    value.as.number = number;
+    return value;
+}
+
+static inline tt_value tt_value_text(const char *text)
+{
+    tt_value value = tt_value_of(TT_VALUE_TEXT, 0);
+    value.as.text = text;
+    return value;
+}
+
+/* A value that no other type can represent, by the name of its type. */
+static inline tt_value tt_value_uncaptured(const char *type_name)
+{
+    tt_value value = tt_value_of(TT_VALUE_UNCAPTURED, 0);
+    value.as.text = type_name;
+    return value;
+}
+
+static inline int tt_attribute(tt_recorder *r, const tt_recorded_task *task, uint32_t name, tt_value value)
+{
+    if (!r)
+        return TT_OFF;
+    return TT_RECORD_HAS(r, attribute) ? r->api->attribute(r, task, name, &value, 1, 0) : TT_TOO_OLD;
+}
+
+/* An attribute that is a list, of values of any types. At most TT_MAX_VALUES are recorded. */
+static inline int tt_attribute_list(tt_recorder *r, const tt_recorded_task *task, uint32_t name, const tt_value *values,
+                                    uint32_t count)
+{
+    if (!r)
+        return TT_OFF;
+    return TT_RECORD_HAS(r, attribute) ? r->api->attribute(r, task, name, values, count, 1) : TT_TOO_OLD;
+}
+
+static inline int tt_attribute_text(tt_recorder *r, const tt_recorded_task *task, uint32_t name, const char *value)
+{
+    return tt_attribute(r, task, name, tt_value_text(value));
+}
+
+static inline int tt_attribute_int(tt_recorder *r, const tt_recorded_task *task, uint32_t name, int64_t value)
+{
+    return tt_attribute(r, task, name, tt_value_int(value));
+}
+
+static inline int tt_attribute_float(tt_recorder *r, const tt_recorded_task *task, uint32_t name, double value)
+{
+    return tt_attribute(r, task, name, tt_value_float(value));
+}
+
+static inline int tt_attribute_bool(tt_recorder *r, const tt_recorded_task *task, uint32_t name, int value)
+{
+    return tt_attribute(r, task, name, tt_value_bool(value));
+}
+
+static inline int tt_attribute_none(tt_recorder *r, const tt_recorded_task *task, uint32_t name)
+{
+    return tt_attribute(r, task, name, tt_value_none());
+}
+
+static inline int tt_attribute_dtype(tt_recorder *r, const tt_recorded_task *task, uint32_t name, enum tt_dtype value)
+{
+    return tt_attribute(r, task, name, tt_value_dtype(value));
+}
+
+/* ---- Dependencies --------------------------------------------------------------------------------------------------- */
 
 /* Records that `consumer` waits for `producer`, and the argument that causes it. */
 static inline int tt_record_edge(tt_recorder *r, uint64_t producer, uint64_t consumer, enum tt_edge_cause cause, uint16_t arg)

@@ -136,6 +136,26 @@ pub struct ModuleImageInfo {
 }
 const _: () = assert!(size_of::<ModuleImageInfo>() == 64);
 
+/// `tt_value`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+#[expect(missing_docs, reason = "the header documents them")]
+pub struct Value {
+    pub ty: u32,
+    pub reserved0: u32,
+    pub value: ValueBits,
+}
+const _: () = assert!(size_of::<Value>() == 16 && offset_of!(Value, value) == 8);
+
+/// The union of `tt_value`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub union ValueBits {
+    pub integer: i64,
+    pub number: f64,
+    pub text: *const c_char,
+}
+
 /// `tt_kernel_arg`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]

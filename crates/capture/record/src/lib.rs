@@ -42,6 +42,7 @@
 //!   again.
 #![deny(unsafe_code)]
 
+mod attribute;
 mod core;
 mod deferred;
 mod environment;
@@ -57,6 +58,7 @@ mod task;
 mod tensor;
 mod thread;
 
+pub use attribute::AttributeValue;
 pub use deferred::{PartialContent, Ticket};
 pub use environment::{LIBRARY_VARIABLE, SOCKET_VARIABLE};
 pub use error::{RecordError, ViewFault};
@@ -70,7 +72,8 @@ pub use thread::{KernelInfo, ModuleImage, ThreadRecorder};
 
 pub use tensortap_abi::{
     ArgKind, DType, DumpFilter, DumpLevel, DumpPolicy, DumpStage, EdgeCause, LAUNCH_COOPERATIVE,
-    LAUNCH_EARLY, MAX_DIMS, MemorySpace, ModuleKind, Operation, Role, TensorStats, UncapturedReason,
+    LAUNCH_EARLY, MAX_ATTRIBUTE_VALUES, MAX_DIMS, MemorySpace, ModuleKind, Operation, Role, TensorStats,
+    UncapturedReason,
 };
 pub use tensortap_collector::{ANY_MEMORY, Summary};
 pub use tensortap_recorder::{ContentDigest, Counters, DropReason, Outcome};

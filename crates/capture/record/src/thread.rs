@@ -539,7 +539,7 @@ fn no_scalar(arg_index: u16, name: StringId) -> ScalarCapture {
 
 /// The worse of two outcomes.
 #[inline]
-fn worse(a: Outcome, b: Outcome) -> Outcome {
+pub(crate) fn worse(a: Outcome, b: Outcome) -> Outcome {
     let rank = |outcome: &Outcome| match outcome {
         Outcome::Recorded => 0,
         Outcome::NotWanted => 1,

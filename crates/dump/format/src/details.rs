@@ -1,11 +1,14 @@
-//! Details of tasks besides kernels and arguments: queue, name of the step, source line, parent task. Read
-//! from the index on demand, because most readers do not need them.
+//! Details of tasks besides kernels and arguments: queue, name of the step, source line, parent task,
+//! attributes. Read from the index on demand, because most readers do not need them.
 
 use std::collections::HashMap;
 
-use tensortap_abi::{Operation, QueueRecord, RECORD_HAS_PARENT, RecordKind, StepRecord, TaskRecord};
+use tensortap_abi::{
+    AttributeRecord, Operation, QueueRecord, RECORD_HAS_PARENT, RecordKind, StepRecord, TaskRecord,
+};
 
-use crate::{FormatError, TaskKey};
+use crate::attributes::{AttributeJoiner, RawAttribute};
+use crate::{Attribute, FormatError, TaskKey};
 
 /// Maximum number of definitions of each kind, and maximum bytes of text. Definitions beyond the limit have
 /// no name.
@@ -35,6 +38,9 @@ pub struct Details {
     steps: HashMap<u32, u32>,
     /// By task. If a task has several rows, in the order of recording.
     tasks: Vec<(TaskKey, TaskRow)>,
+    /// By task id, in the order of recording.
+    attributes: Vec<RawAttribute>,
+    joiner: AttributeJoiner,
     text_bytes: usize,
 }
 
@@ -49,8 +55,8 @@ struct TaskRow {
 }
 
 impl Details {
-    pub(crate) const KINDS: [RecordKind; 4] =
-        [RecordKind::String, RecordKind::Queue, RecordKind::Step, RecordKind::Task];
+    pub(crate) const KINDS: [RecordKind; 5] =
+        [RecordKind::String, RecordKind::Queue, RecordKind::Step, RecordKind::Task, RecordKind::Attribute];
 
     pub(crate) fn see(&mut self, record: &crate::IndexRecord) {
         if let Some((id, text)) = record.as_string() {
@@ -65,6 +71,8 @@ impl Details {
             define(&mut self.steps, id, name);
         } else if let Some(task) = record.as_task() {
             self.tasks.push((TaskKey { step: task.step, task_id: task.task_id }, TaskRow::of(task)));
+        } else if let Some(attribute) = record.get::<AttributeRecord>() {
+            self.attributes.extend(self.joiner.take(attribute));
         }
     }
 
@@ -73,6 +81,8 @@ impl Details {
         // A stable sort: a task is recorded at its start and at its end, with the same details.
         self.tasks.sort_by_key(|(key, _)| *key);
         self.tasks.dedup_by_key(|(key, _)| *key);
+        self.attributes.extend(std::mem::take(&mut self.joiner).finish());
+        self.attributes.sort_by_key(|attribute| attribute.task_id);
         self
     }
 
@@ -92,6 +102,14 @@ impl Details {
             parent,
             operation: Operation::from_tag(operation).unwrap_or_default(),
         }
+    }
+
+    /// The attributes of a task, in the order of recording.
+    pub fn attributes(&self, task: TaskKey) -> impl Iterator<Item = Attribute<'_>> {
+        let text = |id| self.strings.get(&id).map(|text| &**text);
+        let first = self.attributes.partition_point(|attribute| attribute.task_id < task.task_id);
+        let own = self.attributes[first..].iter().take_while(move |own| own.task_id == task.task_id);
+        own.map(move |attribute| attribute.resolve(text))
     }
 
     /// The name of a step.

@@ -3,13 +3,14 @@
 use std::io::Write;
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
-use tensortap_abi::{EdgeRecord, RecordKind};
+use tensortap_abi::{AttributeRecord, EdgeRecord, RecordKind};
 
 use crate::{
-    TaskKey,
+    Attribute, TaskKey,
+    attributes::{AttributeJoiner, RawAttribute},
     json::Hex64,
     json_records::{JsonNameCache, write_edge},
-    manifest::{JsonInput, JsonListWriter, JsonObjectWriter, SCHEMA_VERSION, StreamError},
+    manifest::{JsonInput, JsonListWriter, JsonObjectWriter, StreamError},
     record::edge_cause_name,
     survey::OpenTasks,
 };
@@ -67,12 +68,15 @@ impl JsonInput<'_> {
     pub(crate) fn write_graph(&self, out: impl Write) -> Result<(), StreamError> {
         let info = &self.info;
         let mut lines = JsonObjectWriter::begin(out);
-        lines.field("schema_version", &SCHEMA_VERSION)?;
+        lines.field("schema_version", &self.index.schema_version())?;
         lines.field("run_dir", &info.run_dir)?;
         lines.field("runtime", &info.runtime)?;
         lines.field("scene", &info.scene)?;
         lines.list("tasks", |list| self.write_tasks(list))?;
         lines.list("edges", |list| self.write_edges(list))?;
+        if self.rare.contains(&RecordKind::Attribute) {
+            lines.list("attributes", |list| self.write_attributes(list))?;
+        }
         Ok(lines.end()?)
     }
 
@@ -102,5 +106,34 @@ impl JsonInput<'_> {
                 None => Ok(()),
             }
         })
+    }
+
+    /// Attributes in the order in which they were completely recorded, then those of which a part is missing.
+    fn write_attributes<W: Write>(&self, list: &mut JsonListWriter<'_, W>) -> Result<(), StreamError> {
+        let mut joiner = AttributeJoiner::default();
+        let mut write = |raw: &RawAttribute| {
+            let attribute = raw.resolve(|id| self.definitions.string(id));
+            list.push(&TaskAttribute { task_id: raw.task_id, attribute })
+        };
+        self.for_each(&[RecordKind::Attribute], |_, record| {
+            let attribute: Option<&AttributeRecord> = record.get();
+            attribute.and_then(|attribute| joiner.take(attribute)).map_or(Ok(()), |raw| write(&raw))
+        })?;
+        joiner.finish().iter().try_for_each(write)
+    }
+}
+
+/// An attribute with its task.
+struct TaskAttribute<'d> {
+    task_id: u64,
+    attribute: Attribute<'d>,
+}
+
+impl Serialize for TaskAttribute<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("task_id", &Hex64(self.task_id))?;
+        self.attribute.serialize_fields(&mut map)?;
+        map.end()
     }
 }

@@ -28,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 mod args_json;
+mod attributes;
 mod choice;
 mod concurrent_writer;
 mod cut;
@@ -66,6 +67,7 @@ mod view;
 mod window;
 mod writer;
 
+pub use attributes::{Attribute, AttributeValue};
 pub use choice::{TaskChoice, func_ids, is_pattern, name_fits, numbered, scope_fits, task_fits, word_fits};
 pub use cut::CutTask;
 pub use details::{Details, TaskDetails};
@@ -80,7 +82,7 @@ pub use info::{
     KernelTolerance, MANIFEST_FILE, RECORD_RUNTIME, RunInfo,
 };
 pub use join::Names;
-pub use layout::INDEX_VERSION;
+pub use layout::{INDEX_VERSION, OLDEST_INDEX_VERSION};
 pub use manifest::SCHEMA_VERSION;
 pub use modules::{ImageWriter, MODULES_DIR, Module, image_file_name};
 pub use names::{choose_dir, choose_dir_named, find_newest, monotonic_ns, quoted, timestamp};

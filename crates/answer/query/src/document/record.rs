@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 use tensortap::abi::SLOTS_PER_TASK;
 use tensortap::analysis::observation::Observation;
-use tensortap::format::{Details, Dump, FormatError, NamedRecord, Record, RunInfo, TaskDetails};
+use tensortap::format::{Attribute, Details, Dump, FormatError, NamedRecord, Record, RunInfo, TaskDetails};
 
 use crate::fields::{Row, flags};
 use crate::observed::ObservedRoles;
@@ -32,6 +32,9 @@ pub struct RecordDocument<'a> {
     /// Source file and line that submitted its task.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<String>,
+    /// Attributes of its task, as in `graph.json`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    attributes: Vec<Attribute<'a>>,
     name: Name<'a>,
     /// The observation, if its role is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,6 +65,7 @@ impl<'a> RecordDocument<'a> {
             queue: None,
             module: None,
             source: None,
+            attributes: Vec::new(),
             name: Name(record),
             observed: None,
             record: NamedRecord { record: *record, names: dump.names(record) },
@@ -112,7 +116,10 @@ impl<'a> RecordDocument<'a> {
         let source = source.map(|(file, line)| format!("{file}:{line}"));
         let observed = program.roles.observed(record).map(Observation::name);
         let module = record.func_ids().find_map(|id| program.modules.get(&id).copied()).filter(|&id| id != 0);
-        RecordDocument { pid: program.pid, step_name, queue, module, source, observed, ..self }
+        let attributes =
+            program.details.as_ref().map(|details| details.attributes(record.task_key()).collect());
+        let attributes: Vec<Attribute<'_>> = attributes.unwrap_or_default();
+        RecordDocument { pid: program.pid, step_name, queue, module, source, observed, attributes, ..self }
     }
 }
 

@@ -54,6 +54,12 @@ pub struct TaskPageDocument<'a> {
     /// Source file and line that submitted the task.
     source: Option<String>,
     parent: Option<String>,
+    /// The attributes as in `graph.json`; absent without any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    attributes: Vec<&'a Value>,
+    /// Names and texts of the attributes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    attributes_text: Vec<(&'a str, &'a str)>,
     /// The launch sizes as in `graph.json`; null if unknown.
     launch: Option<Value>,
     launch_text: Option<String>,
@@ -294,6 +300,8 @@ impl<'a> TaskPageDocument<'a> {
             step_name: submission.step_name.as_deref(),
             queue: submission.queue.as_deref(),
             source: submission.source_text(),
+            attributes: submission.attributes.iter().map(|one| &one.document).collect(),
+            attributes_text: submission.attributes.iter().map(|one| (&*one.name, &*one.text)).collect(),
             parent: submission.parent.map(|parent| TaskId(parent).to_string()),
             launch: task.launch.as_deref().map(launch_document),
             launch_text: task.launch.as_deref().map(launch_text),

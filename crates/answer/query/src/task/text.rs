@@ -6,7 +6,7 @@ use tensortap::DumpStage;
 use tensortap::analysis::graph::TaskGraph;
 use tensortap::format::ScalarValue;
 
-use super::{ArgPage, ArgSnapshot, Neighbor, TaskComparison, TaskPage, Times, sparkline};
+use super::{ArgPage, ArgSnapshot, AttributeFact, Neighbor, TaskComparison, TaskPage, Times, sparkline};
 use crate::module_words::module_words;
 use crate::number::{bytes, grouped, significant, time};
 use crate::observed::{ambiguity_words, role_word, unattributed_words};
@@ -60,6 +60,10 @@ pub fn page_head(graph: &TaskGraph, page: &TaskPage<'_>, label: Option<&str>) ->
     }
     for (arg_index, reason) in &page.uncaptured {
         fact("uncaptured", &format!("{}: {}", arg_words(task, *arg_index), reason.text()));
+    }
+    for (at, AttributeFact { name, text, .. }) in page.submission.attributes.iter().enumerate() {
+        let label = if at == 0 { "attributes" } else { "" };
+        fact(label, &printable(&format!("{} = {text}", shorten(name, NAME))));
     }
     if let Some(blocks) = task.block_count().filter(|&blocks| blocks > 1) {
         fact("blocks", &grouped(blocks.into()));

@@ -21,6 +21,7 @@ export async function taskView(lifecycle, served) {
       ['Started', page.started_text && `${page.started_text} after the first task`], ['Took', page.took_text],
       ['Golden', page.golden_task && el('code', {}, page.golden_task)],
       ['Launch', page.launch_text], ['Program', page.module_text], ['Uncaptured', page.uncaptured.map((one) => one.words).join('; ')],
+      ['Attributes', page.attributes_text?.map(([name, text]) => `${name} = ${text}`).join(', ')],
       ['In flight', page.in_flight && ['it had not completed when the run ended', page.run_end].filter(Boolean).join('; ')],
     ]),
     el('p', { class: 'links' }, link('Neighborhood in the graph', 'graph', { around: page.task }), ' ',

@@ -5,10 +5,11 @@ use std::{fmt::Write as _, mem::offset_of};
 
 use tensortap::{
     Counts, FolderSettings, KernelArg, ModuleImageInfo, RecordApi, RecordedTask, ReservedSpace, STATUSES,
-    TaskDescription, View,
+    TaskDescription, Value, View,
 };
 use tensortap_abi::{
-    DType, DumpLevel, DumpStage, EdgeCause, MAX_DIMS, MemorySpace, ModuleKind, Operation, Role,
+    AttributeType, DType, DumpLevel, DumpStage, EdgeCause, MAX_ATTRIBUTE_VALUES, MAX_DIMS, MemorySpace,
+    ModuleKind, Operation, Role,
 };
 
 use crate::compile::{STRICT, compile};
@@ -78,7 +79,23 @@ fn asserts() -> String {
     }
     offsets!(is, "tt_record_api", RecordApi: version bytes attach attach_to open_folder close counters level thread
         recorder_open recorder_close string scope_id kernel_id queue_id step_id module_id task_begin record record_scalar
-        task_end record_edge wrote allocation reserve commit give_up flush set_max_wait status_text last_error module_image);
+        task_end record_edge wrote allocation reserve commit give_up flush set_max_wait status_text last_error module_image
+        attribute);
+    offsets!(is, "tt_value", Value: reserved0);
+    is("offsetof(tt_value, type)", offset_of!(Value, ty));
+    is("offsetof(tt_value, as)", offset_of!(Value, value));
+    is("TT_MAX_VALUES", MAX_ATTRIBUTE_VALUES as usize);
+    for (name, ty) in [
+        ("NONE", AttributeType::None),
+        ("BOOL", AttributeType::Bool),
+        ("INT", AttributeType::Integer),
+        ("FLOAT", AttributeType::Float),
+        ("TEXT", AttributeType::Text),
+        ("DTYPE", AttributeType::DType),
+        ("UNCAPTURED", AttributeType::Uncaptured),
+    ] {
+        is(&format!("TT_VALUE_{name}"), ty as usize);
+    }
     for (name, value) in STATUSES {
         let _ = writeln!(text, "TT_STATIC_ASSERT(TT_{name} == {value}, \"TT_{name} is {value} in Rust\");");
     }
