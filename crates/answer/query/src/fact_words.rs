@@ -1,6 +1,6 @@
-//! Texts for attributes of tasks.
+//! Texts for attributes, regions and collectives of tasks.
 
-use tensortap::format::{Attribute, AttributeValue};
+use tensortap::format::{Attribute, AttributeValue, TaskCollective};
 
 use crate::number::{grouped, significant};
 use crate::wrap::shorten;
@@ -30,6 +30,13 @@ pub fn attribute_text(attribute: &Attribute<'_>) -> String {
         (true, true) => format!("{list} ({} values)", grouped(total)),
         (false, true) => list,
     }
+}
+
+/// What a task is in a collective: `all_reduce, number 3 of group dp`.
+#[must_use]
+pub fn collective_text(collective: &TaskCollective<'_>) -> String {
+    let TaskCollective { group, sequence, kind } = collective;
+    format!("{}, number {} of group {}", kind.name(), grouped(*sequence), shorten(group, TEXT))
 }
 
 fn value_text(value: &AttributeValue<'_>) -> String {

@@ -23,7 +23,7 @@ use crate::{
     status::{self, DROPPED, FILTERED, NOT_FLUSHED, OFF, OK, answer, give, of_outcome},
     types::{
         Counts, FolderSettings, KernelArg, ModuleImageInfo, RecordedTask, ReservedSpace, TASK_HAS_PARENT,
-        TASK_MARKED, TaskDescription, VIEW_DTYPE_GUESSED, VIEW_EXTENT_GUESSED, VIEW_MARKED,
+        TASK_MARKED, TASK_REGION, TaskDescription, VIEW_DTYPE_GUESSED, VIEW_EXTENT_GUESSED, VIEW_MARKED,
         VIEW_ROLE_GUESSED, View,
     },
 };
@@ -167,7 +167,7 @@ pub(crate) unsafe extern "C" fn recorder_close(r: R) -> c_int {
 /// # Safety
 /// `thread` or `recorder_open` returned it, and no other thread uses it during the call.
 #[inline]
-unsafe fn recorder_of<'t>(handle: &RecorderHandle) -> Result<&'t mut ThreadRecorder, RecordError> {
+pub(crate) unsafe fn recorder_of<'t>(handle: &RecorderHandle) -> Result<&'t mut ThreadRecorder, RecordError> {
     // SAFETY: the caller's promise.
     unsafe { handle.recorder().as_mut() }.ok_or(RecordError::Closed)
 }
@@ -339,7 +339,10 @@ pub(crate) unsafe extern "C" fn task_begin(
             let task = task_at(out)?;
             // After an error the memory must not look like a task.
             task.zero();
-            *task = recorder.begin(&task_info(given(info, "task info")?)?)?;
+            let given = given(info, "task info")?;
+            let info = task_info(given)?;
+            let is_region = given.flags & TASK_REGION != 0;
+            *task = if is_region { recorder.begin_region(&info) } else { recorder.begin(&info) }?;
             Ok(match (task.is_filtered(), task.is_dropped()) {
                 (true, _) => FILTERED,
                 (false, true) => DROPPED,

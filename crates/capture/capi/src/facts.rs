@@ -2,13 +2,15 @@
 
 use std::{borrow::Cow, ffi::c_int};
 
-use tensortap_record::{AttributeValue, RecordError, StringId, Task};
+use tensortap_record::{
+    AllocationInfo, AttributeValue, CollectiveKind, QueueId, RecordError, StringId, Task,
+};
 
 use crate::{
-    calls::{bad, dtype_of, slice, text, with},
+    calls::{bad, dtype_of, given, recorder_of, slice, space_of, text, with},
     handles::RecorderHandle,
-    status::of_outcome,
-    types::{RecordedTask, Value},
+    status::{give, of_outcome},
+    types::{MemoryEvent, RecordedTask, Value},
 };
 
 type R = *mut RecorderHandle;
@@ -47,6 +49,54 @@ pub(crate) unsafe extern "C" fn attribute(
                 }
             }
             .map(of_outcome)
+        })
+    }
+}
+
+pub(crate) unsafe extern "C" fn current_region(r: R) -> u64 {
+    // SAFETY: the header's contract.
+    match unsafe { r.as_ref() } {
+        // SAFETY: the header's contract.
+        Some(handle) => give(0, || Ok(unsafe { recorder_of(handle) }?.current_region().unwrap_or(0))),
+        None => 0,
+    }
+}
+
+pub(crate) unsafe extern "C" fn collective(
+    r: R,
+    task: *const RecordedTask,
+    group: u32,
+    sequence: u64,
+    kind: u32,
+) -> c_int {
+    // SAFETY: the header's contract.
+    unsafe {
+        with(r, |recorder| {
+            let found = u8::try_from(kind).ok().and_then(CollectiveKind::from_tag);
+            let kind = found
+                .ok_or_else(|| bad("collective", kind.into(), "use a value of enum tt_collective_kind"))?;
+            recorder.collective(task_of(task)?, StringId(group), sequence, kind).map(of_outcome)
+        })
+    }
+}
+
+pub(crate) unsafe extern "C" fn memory(r: R, event: *const MemoryEvent) -> c_int {
+    // SAFETY: the header's contract.
+    unsafe {
+        with(r, |recorder| {
+            let &MemoryEvent { address, bytes, storage, after_task, space, freed, pool, queue, .. } =
+                given(event, "allocation info")?;
+            let info = AllocationInfo {
+                address,
+                bytes,
+                space: space_of(space)?,
+                freed: freed != 0,
+                storage,
+                pool: StringId(pool),
+                queue: QueueId(queue),
+                after_task,
+            };
+            recorder.memory(&info).map(of_outcome)
         })
     }
 }

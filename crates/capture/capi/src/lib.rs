@@ -14,6 +14,6 @@ mod types;
 pub use status::STATUSES;
 pub use table::{RecordApi, tensortap_record_1};
 pub use types::{
-    Counts, FolderSettings, KernelArg, ModuleImageInfo, RecordedTask, ReservedSpace, TaskDescription, Value,
-    View,
+    Counts, FolderSettings, KernelArg, MemoryEvent, ModuleImageInfo, RecordedTask, ReservedSpace,
+    TaskDescription, Value, View,
 };

@@ -6,8 +6,8 @@ use crate::{
     calls, facts,
     handles::{RecorderHandle, SessionHandle},
     types::{
-        Counts, FolderSettings, KernelArg, ModuleImageInfo, RecordedTask, ReservedSpace, TaskDescription,
-        Value, View,
+        Counts, FolderSettings, KernelArg, MemoryEvent, ModuleImageInfo, RecordedTask, ReservedSpace,
+        TaskDescription, Value, View,
     },
 };
 
@@ -52,9 +52,12 @@ pub struct RecordApi {
     pub last_error: extern "C" fn() -> Text,
     pub module_image: unsafe extern "C" fn(R, *const ModuleImageInfo) -> u32,
     pub attribute: unsafe extern "C" fn(R, *const RecordedTask, u32, *const Value, u32, u32) -> c_int,
+    pub current_region: unsafe extern "C" fn(R) -> u64,
+    pub collective: unsafe extern "C" fn(R, *const RecordedTask, u32, u64, u32) -> c_int,
+    pub memory: unsafe extern "C" fn(R, *const MemoryEvent) -> c_int,
 }
 
-const TABLE_BYTES: u32 = 8 + 31 * 8;
+const TABLE_BYTES: u32 = 8 + 34 * 8;
 const _: () = assert!(size_of::<RecordApi>() == TABLE_BYTES as usize);
 
 /// The symbol that programs look up.
@@ -94,4 +97,7 @@ pub static tensortap_record_1: RecordApi = RecordApi {
     last_error: calls::last_error,
     module_image: calls::module_image,
     attribute: facts::attribute,
+    current_region: facts::current_region,
+    collective: facts::collective,
+    memory: facts::memory,
 };

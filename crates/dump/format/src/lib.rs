@@ -35,6 +35,7 @@ mod cut;
 mod details;
 mod dispatch;
 mod error;
+mod family_check;
 mod files;
 mod footer;
 mod frame;
@@ -70,7 +71,7 @@ mod writer;
 pub use attributes::{Attribute, AttributeValue};
 pub use choice::{TaskChoice, func_ids, is_pattern, name_fits, numbered, scope_fits, task_fits, word_fits};
 pub use cut::CutTask;
-pub use details::{Details, TaskDetails};
+pub use details::{Details, TaskCollective, TaskDetails};
 pub use dispatch::{
     Dispatch, DispatchArg, DispatchContext, OrchestrationArg, OrchestrationScalar, dispatch_id,
 };
@@ -95,9 +96,9 @@ pub use source::{DumpFormat, SkipReason, SkippedIndex};
 pub use survey::Gap;
 pub use symbol::{full_name, kernel_fits, short_name};
 pub use task::{
-    AllocationEvent, Argument, ArgumentFacts, ArgumentRecord, ArgumentSnapshot, Assembler, DispatchFacts,
-    DispatchFinish, DispatchTimes, Launch, PendingTask, RecordingThread, Task, TaskFacts, TaskKey, TaskPart,
-    Tasks, is_in_steps,
+    AllocationEvent, Argument, ArgumentFacts, ArgumentRecord, ArgumentSnapshot, Assembler, CollectiveFacts,
+    DispatchFacts, DispatchFinish, DispatchTimes, Launch, PendingTask, RecordingThread, Task, TaskFacts,
+    TaskKey, TaskPart, Tasks, is_in_steps,
 };
 pub use types::{ReadType, TypeRule, TypedArg};
 pub use verify::{Findings, ParallelFor, Problem, RecordName, verify, verify_spread};

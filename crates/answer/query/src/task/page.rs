@@ -10,7 +10,7 @@ use tensortap::format::{
     Argument, ArgumentSnapshot, Attribute, Details, Dump, FormatError, Module, Record, Task, TaskDetails,
 };
 
-use crate::fact_words::attribute_text;
+use crate::fact_words::{attribute_text, collective_text};
 use crate::module_words::module_of;
 use crate::show::{Content, Histogram};
 use crate::summary::early_end;
@@ -49,8 +49,10 @@ pub struct Submission {
     pub queue: Option<String>,
     /// Source file and line that submitted it; line 0 if unknown.
     pub source: Option<(String, u32)>,
-    /// The task that submitted it.
+    /// The region that contains it, or the task that submitted it.
     pub parent: Option<u64>,
+    /// What it is in a collective operation: as text, and as a document.
+    pub collective: Option<(String, serde_json::Value)>,
     /// Attributes, in the order of recording.
     pub attributes: Vec<AttributeFact>,
 }
@@ -78,7 +80,9 @@ impl AttributeFact {
 
 impl Submission {
     fn of(details: &Details, task: Task<'_>) -> Submission {
-        let TaskDetails { queue, step_name, source, parent, .. } = details.of(task.key());
+        let TaskDetails { queue, step_name, source, parent, collective, .. } = details.of(task.key());
+        let collective =
+            collective.map(|one| (collective_text(&one), serde_json::to_value(one).unwrap_or_default()));
         let attributes = details.attributes(task.key()).map(|attribute| AttributeFact::of(&attribute));
         let source = source.map(|(file, line)| (file.to_owned(), line));
         Submission {
@@ -86,6 +90,7 @@ impl Submission {
             queue: queue.map(str::to_owned),
             source,
             parent,
+            collective,
             attributes: attributes.collect(),
         }
     }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use tensortap::DumpStage;
 use tensortap::analysis::graph::TaskGraph;
-use tensortap::format::ScalarValue;
+use tensortap::format::{ScalarValue, Task};
 
 use super::{ArgPage, ArgSnapshot, AttributeFact, Neighbor, TaskComparison, TaskPage, Times, sparkline};
 use crate::module_words::module_words;
@@ -47,7 +47,9 @@ pub fn page_head(graph: &TaskGraph, page: &TaskPage<'_>, label: Option<&str>) ->
         ("step", page.submission.step_name.clone()),
         ("queue", page.submission.queue.clone()),
         ("source", page.submission.source_text()),
-        ("submitted by", page.submission.parent.map(|parent| format!("task {parent:#x}"))),
+        (parent_label(task), page.submission.parent.map(|parent| parent_text(task, parent))),
+        ("collective", page.submission.collective.as_ref().map(|(text, _)| text.clone())),
+        ("contains", contained_text(task)),
     ];
     submission
         .into_iter()
@@ -92,6 +94,36 @@ pub fn page_head(graph: &TaskGraph, page: &TaskPage<'_>, label: Option<&str>) ->
     fact("producers", &neighbors_text(graph, &page.producers));
     fact("consumers", &neighbors_text(graph, &page.consumers));
     text
+}
+
+/// The label of the parent of a task.
+fn parent_label(task: Task<'_>) -> &'static str {
+    if task.parent_task().is_some_and(|parent| parent.is_region) { "inside of" } else { "submitted by" }
+}
+
+/// The parent of a task, and the regions around it.
+fn parent_text(task: Task<'_>, parent: u64) -> String {
+    let words = |task: Task<'_>| {
+        format!("{} {}", step_task(task.step, task.task_id), shorten(&task_words(task), NAME))
+    };
+    let mut regions: Vec<String> = task.regions().take(NAMED).map(words).collect();
+    if regions.is_empty() {
+        regions.push(task.parent_task().map_or_else(|| format!("task {parent:#x}"), words));
+    }
+    regions.join(", in ")
+}
+
+/// The tasks inside of a region.
+fn contained_text(task: Task<'_>) -> Option<String> {
+    let children = task.children();
+    let count = children.len();
+    let one = |task: Task<'_>| step_task(task.step, task.task_id);
+    let mut named: Vec<String> = children.take(NAMED).map(one).collect();
+    if count > NAMED {
+        named.push(format!("{} more", grouped((count - NAMED) as u64)));
+    }
+    let tasks = if count == 1 { "task" } else { "tasks" };
+    (count > 0).then(|| format!("{} {tasks}: {}", grouped(count as u64), named.join(", ")))
 }
 
 fn times_text(times: Times) -> Option<String> {

@@ -21,6 +21,8 @@ export async function taskView(lifecycle, served) {
       ['Started', page.started_text && `${page.started_text} after the first task`], ['Took', page.took_text],
       ['Golden', page.golden_task && el('code', {}, page.golden_task)],
       ['Launch', page.launch_text], ['Program', page.module_text], ['Uncaptured', page.uncaptured.map((one) => one.words).join('; ')],
+      ['Parent', page.parent && el('code', {}, page.parent)], ['Contains', page.children?.length && el('span', {}, page.children.slice(0, 12).map((id) => [taskLink(id), ' ']), page.children.length > 12 ? `and ${(page.children.length - 12).toLocaleString('en')} more` : '')],
+      ['Collective', page.collective_text],
       ['Attributes', page.attributes_text?.map(([name, text]) => `${name} = ${text}`).join(', ')],
       ['In flight', page.in_flight && ['it had not completed when the run ended', page.run_end].filter(Boolean).join('; ')],
     ]),
