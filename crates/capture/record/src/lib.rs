@@ -42,7 +42,10 @@
 //!   again.
 #![deny(unsafe_code)]
 
+mod allocation;
+mod attribute;
 mod core;
+mod current_region;
 mod deferred;
 mod environment;
 mod error;
@@ -57,6 +60,8 @@ mod task;
 mod tensor;
 mod thread;
 
+pub use allocation::AllocationInfo;
+pub use attribute::AttributeValue;
 pub use deferred::{PartialContent, Ticket};
 pub use environment::{LIBRARY_VARIABLE, SOCKET_VARIABLE};
 pub use error::{RecordError, ViewFault};
@@ -69,8 +74,9 @@ pub use tensor::Tensor;
 pub use thread::{KernelInfo, ModuleImage, ThreadRecorder};
 
 pub use tensortap_abi::{
-    ArgKind, DType, DumpFilter, DumpLevel, DumpPolicy, DumpStage, EdgeCause, LAUNCH_COOPERATIVE,
-    LAUNCH_EARLY, MAX_DIMS, MemorySpace, ModuleKind, Operation, Role, TensorStats, UncapturedReason,
+    ArgKind, CollectiveKind, DType, DumpFilter, DumpLevel, DumpPolicy, DumpStage, EdgeCause,
+    LAUNCH_COOPERATIVE, LAUNCH_EARLY, MAX_ATTRIBUTE_VALUES, MAX_DIMS, MemorySpace, ModuleKind, Operation,
+    Role, TensorStats, UncapturedReason,
 };
 pub use tensortap_collector::{ANY_MEMORY, Summary};
 pub use tensortap_recorder::{ContentDigest, Counters, DropReason, Outcome};

@@ -4,7 +4,7 @@ use std::mem::offset_of;
 
 use tensortap_abi::{
     LAUNCH_FLAGS, NO_KERNEL, Operation, RECORD_EXTENDED, RECORD_HAS_PARENT, RECORD_LAUNCH_DETAILS,
-    SLOTS_PER_TASK, TaskRecord,
+    RECORD_REGION, SLOTS_PER_TASK, TaskRecord,
 };
 use tensortap_recorder::Outcome;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -32,7 +32,8 @@ pub struct TaskInfo {
     pub module: ModuleId,
     /// Source file and line of its submission; lines count from 1.
     pub source: (StringId, u32),
-    /// The task that submitted it.
+    /// The region that contains it, or the task that submitted it. `None` for the innermost region that is open on
+    /// the calling thread.
     pub parent: Option<u64>,
     /// Runs per kernel; 0 means 1.
     pub blocks: u32,
@@ -158,6 +159,23 @@ impl Task {
             launch_flags,
             reserved: [0; 6],
         }
+    }
+
+    /// Makes it a part of a region.
+    pub(crate) fn belongs_to(&mut self, region: u64) {
+        self.parent = region;
+        self.flags |= RECORD_HAS_PARENT;
+    }
+
+    /// Makes it a region.
+    pub(crate) fn becomes_region(&mut self) {
+        self.flags |= RECORD_REGION;
+    }
+
+    /// Whether it is a region.
+    #[inline]
+    pub fn is_region(&self) -> bool {
+        self.flags & RECORD_REGION != 0
     }
 
     /// Its record, as far as it has progressed.

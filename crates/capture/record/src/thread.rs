@@ -5,9 +5,9 @@ mod define;
 use std::{collections::HashMap, time::Duration};
 
 use tensortap_abi::{
-    AllocationRecord, ArgKind, DType, DumpStage, EdgeCause, KernelArg, MAX_IMAGE_BYTES, MAX_RECORD_ARGS,
-    MemorySpace, ModuleKind, ModuleRecord, Operation, QueueRecord, RECORD_EXTENDED, RECORD_HAS_PAYLOAD, Role,
-    SLOTS_PER_TASK, StepRecord, UncapturedReason,
+    ArgKind, CollectiveKind, CollectiveRecord, DType, DumpStage, EdgeCause, KernelArg, MAX_IMAGE_BYTES,
+    MAX_RECORD_ARGS, ModuleKind, ModuleRecord, Operation, QueueRecord, RECORD_EXTENDED, RECORD_HAS_PAYLOAD,
+    Role, SLOTS_PER_TASK, StepRecord, UncapturedReason,
 };
 use tensortap_recorder::{
     Counters, EdgeCapture, KernelDefinition, Outcome, ScalarCapture, TaskHead, TensorCapture, UncapturedArg,
@@ -17,11 +17,12 @@ use tensortap_values::content_hash;
 use crate::{
     KernelId, ModuleId, QueueId, RecordError, ScopeId, Session, StepId, StringId, Task, TaskInfo, Tensor,
     core::{CoreRef, Lane},
+    current_region,
     deferred::DeferredLane,
     link::now_ns,
     names::Key,
     task::kernels_of,
-    tensor::{NUMBER_LIMIT, check_position},
+    tensor::check_position,
 };
 
 /// Limit on cached numbers of texts per handle. When it is reached, the cache is cleared.
@@ -116,10 +117,47 @@ impl ThreadRecorder {
     /// # Errors
     /// See [`ThreadRecorder`].
     pub fn begin(&mut self, info: &TaskInfo) -> Result<Task, RecordError> {
+        self.begin_task(info, false)
+    }
+
+    /// Begins a region: a task that contains the tasks that begin on this thread until the region
+    /// [ends](ThreadRecorder::end). Regions nest. A region may have arguments like any task. End it on the
+    /// thread that began it; regions inside of it that are still open then end to contain tasks, too.
+    ///
+    /// # Errors
+    /// See [`ThreadRecorder`].
+    pub fn begin_region(&mut self, info: &TaskInfo) -> Result<Task, RecordError> {
+        let task = self.begin_task(info, true)?;
+        if !task.is_filtered() {
+            current_region::enter(self.session(), task.id());
+        }
+        Ok(task)
+    }
+
+    /// The innermost region of the session that is open on the calling thread.
+    pub fn current_region(&self) -> Option<u64> {
+        current_region::current(self.session())
+    }
+
+    /// Number of the session in this process.
+    #[inline]
+    fn session(&self) -> u64 {
+        self.core.region().run_id()
+    }
+
+    fn begin_task(&mut self, info: &TaskInfo, is_region: bool) -> Result<Task, RecordError> {
         self.core.check()?;
         let id = if info.id == 0 { self.core.next_task() } else { info.id };
         let now = self.lane.begin();
         let mut task = Task::new(id, info, now);
+        if info.parent.is_none()
+            && let Some(region) = current_region::current(self.session())
+        {
+            task.belongs_to(region);
+        }
+        if is_region {
+            task.becomes_region();
+        }
         let func_ids = self.filtered_as(task.kernels());
         let head = TaskHead { task_id: id, func_ids, records: info.records };
         if self.lane.wants_task(&head) {
@@ -384,6 +422,9 @@ impl ThreadRecorder {
     /// If it has already ended. See also [`ThreadRecorder`].
     pub fn end(&mut self, task: &mut Task) -> Result<Outcome, RecordError> {
         self.core.check()?;
+        if task.is_region() {
+            current_region::leave(self.session(), task.id());
+        }
         if !task.check()? {
             let outcome = self.filtered(task, 1);
             task.end();
@@ -424,31 +465,30 @@ impl ThreadRecorder {
         Ok(worse(outcome?, ended))
     }
 
-    /// Records that memory was allocated or freed: its earlier content is unrelated to its later content.
+    /// Records that a task is this process's part of a collective operation. The parts on all ranks have the same
+    /// group and the same number in the group.
     ///
     /// # Errors
-    /// See [`ThreadRecorder`].
-    pub fn allocation(
+    /// If the group is [`StringId::NONE`], or the task has ended. See also [`ThreadRecorder`].
+    pub fn collective(
         &mut self,
-        address: u64,
-        bytes: u64,
-        space: MemorySpace,
-        freed: bool,
+        task: &Task,
+        group: StringId,
+        sequence: u64,
+        kind: CollectiveKind,
     ) -> Result<Outcome, RecordError> {
         self.core.check()?;
-        if bytes >= NUMBER_LIMIT {
-            let remedy = "pass less than 2^53";
-            return Err(RecordError::BadArgument { what: "memory of bytes", value: bytes, remedy });
+        if !task.check()? {
+            return Ok(Outcome::Filtered);
         }
-        let (space, freed, at_ns) = (space as u8, freed.into(), now_ns());
-        Ok(self.lane.define(AllocationRecord {
-            address,
-            bytes,
-            at_ns,
-            space,
-            freed,
-            ..AllocationRecord::default()
-        }))
+        if group == StringId::NONE {
+            let remedy = "name it with a string id";
+            return Err(RecordError::BadArgument { what: "group of a collective", value: 0, remedy });
+        }
+        let (task_id, collective) = (task.id(), kind as u8);
+        let record =
+            CollectiveRecord { task_id, sequence, group: group.0, collective, ..CollectiveRecord::default() };
+        Ok(self.lane.collective(&record))
     }
 
     /// Waits until all records of this handle are in files. Returns false if the recorder has exited, its
@@ -544,7 +584,7 @@ fn no_scalar(arg_index: u16, name: StringId) -> ScalarCapture {
 
 /// The worse of two outcomes.
 #[inline]
-fn worse(a: Outcome, b: Outcome) -> Outcome {
+pub(crate) fn worse(a: Outcome, b: Outcome) -> Outcome {
     let rank = |outcome: &Outcome| match outcome {
         Outcome::Recorded => 0,
         Outcome::NotWanted => 1,

@@ -166,6 +166,16 @@ pub enum MemorySpace {
 }
 
 impl MemorySpace {
+    /// The name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            MemorySpace::Device => "device",
+            MemorySpace::Host => "host",
+            MemorySpace::Pinned => "pinned",
+            MemorySpace::Managed => "managed",
+        }
+    }
+
     /// Whether the host may change the memory while a device uses it. A change there was then not
     /// necessarily made by a task.
     pub const fn is_host_writable(self) -> bool {

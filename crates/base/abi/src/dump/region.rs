@@ -7,7 +7,7 @@ use crate::{DeviceRange, DumpFilter, DumpRecord, assert_layout};
 /// First word of [`DumpSetupHeader`]: "DUMP".
 pub const DUMP_MAGIC: u32 = 0x4455_4D50;
 /// Version of the region's layout.
-pub const DUMP_LAYOUT_VERSION: u32 = 2;
+pub const DUMP_LAYOUT_VERSION: u32 = 3;
 /// Payloads of at least this size are aligned to [`LARGE_PAYLOAD_ALIGN`] in arena and file.
 pub const LARGE_PAYLOAD_BYTES: u64 = 64 << 10;
 /// Alignment of large payloads.

@@ -123,7 +123,7 @@ fn a_dispatch_is_written_with_every_key_and_read_back_typed() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), &args_info(0)).finish(Status::Complete);
     let json = read_json(dir.path().join(KERNEL_ARGS));
-    assert_eq!((&json["schema_version"], &json["status"]), (&json!(1), &json!("complete")));
+    assert_eq!((&json["schema_version"], &json["status"]), (&json!(2), &json!("complete")));
     assert_eq!((&json["total_dispatches"], &json["total_args"]), (&json!(2), &json!(3)));
     let expected = json!({
         "dispatch_id": hex64(dispatch_id(3, 1, 6)), "func_id": 2, "kernel": "mul", "task_id": hex64(3),

@@ -17,3 +17,4 @@ mod steps;
 mod tasks;
 mod torn;
 mod verifying;
+mod versions;
