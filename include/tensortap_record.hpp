@@ -33,6 +33,7 @@
 #include <exception>
 #include <initializer_list>
 #include <iterator>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -196,6 +197,31 @@ class Tensor {
     const char *name_ = nullptr;
 };
 
+/* ---- Attributes --------------------------------------------------------------------------------------------------- */
+
+/* The value of an attribute: a text, number, boolean or dtype, or nothing. A text is only borrowed. */
+class Value {
+  public:
+    Value(std::nullptr_t) noexcept : value_(tt_value_none()) {}
+    Value(const char *text) noexcept : value_(text ? tt_value_text(text) : tt_value_none()) {}
+    Value(const std::string &text) noexcept : value_(tt_value_text(text.c_str())) {}
+    Value(bool value) noexcept : value_(tt_value_bool(value)) {}
+    Value(tt_dtype value) noexcept : value_(tt_value_dtype(value)) {}
+    template <typename T, std::enable_if_t<std::is_integral<T>::value, int> = 0>
+    Value(T value) noexcept : value_(tt_value_int(static_cast<std::int64_t>(value)))
+    {
+    }
+    template <typename T, std::enable_if_t<std::is_floating_point<T>::value, int> = 0>
+    Value(T value) noexcept : value_(tt_value_float(static_cast<double>(value)))
+    {
+    }
+    const tt_value &get() const noexcept { return value_; }
+
+  private:
+    tt_value value_;
+};
+static_assert(sizeof(Value) == sizeof(tt_value), "a list of values is an array of tt_value");
+
 /* ---- Tasks -------------------------------------------------------------------------------------------------------- */
 
 /* A task that is running. The destructor ends it. */
@@ -249,6 +275,22 @@ class Task {
         std::memcpy(&bits, &value, sizeof value);
         if (recorder_)
             note(tt_record_scalar(recorder_, &task_, arg, dtype_of<T>, bits, name ? tt_string(recorder_, name) : 0));
+        return *this;
+    }
+
+    /* Records an attribute: a name with a value, or with a list of values. */
+    Task &attribute(const char *name, const Value &value) noexcept
+    {
+        if (recorder_)
+            note(tt_attribute(recorder_, &task_, tt_string(recorder_, name), value.get()));
+        return *this;
+    }
+    Task &attribute(const char *name, std::initializer_list<Value> values) noexcept
+    {
+        const tt_value *first = values.size() > 0 ? &values.begin()->get() : nullptr;
+        if (recorder_)
+            note(tt_attribute_list(recorder_, &task_, tt_string(recorder_, name), first,
+                                   static_cast<std::uint32_t>(values.size())));
         return *this;
     }
 
@@ -331,6 +373,20 @@ class Task {
     int exceptions_ = 0;
 };
 
+/* A region: a task that contains the tasks that begin on this thread until it ends. Regions nest; destroy them on the thread
+   that began them. */
+class Region : public Task {
+  public:
+    Region(tt_recorder *recorder, const tt_task_info &info) noexcept : Task(recorder, region_of(info)) {}
+
+  private:
+    static tt_task_info region_of(tt_task_info info) noexcept
+    {
+        info.flags |= TT_TASK_REGION;
+        return info;
+    }
+};
+
 /* ---- Threads ------------------------------------------------------------------------------------------------------ */
 
 /* A recorder: that of the calling thread, which closes when the thread ends, or one of its own, which this object closes. */
@@ -361,6 +417,15 @@ class Thread {
     /* Begins a task that runs a kernel. */
     Task task(const char *kernel) const noexcept { return task(tt_task_of(tt_kernel_id(recorder_, kernel))); }
     Task task(const tt_task_info &info) const noexcept { return Task(recorder_, info); }
+
+    /* Begins a region with a name: a step, a module call, an operator around its launches. */
+    Region region(const char *name) const noexcept
+    {
+        tt_task_info info = tt_task_of(0);
+        info.name = tt_string(recorder_, name);
+        return region(info);
+    }
+    Region region(const tt_task_info &info) const noexcept { return Region(recorder_, info); }
 
     /* Numbers for tt_task_info, the same in every thread. */
     std::uint32_t string(const char *text) const noexcept { return tt_string(recorder_, text); }

@@ -274,8 +274,29 @@ fn check_classes(dump: &Dump) {
     let reasons: Vec<_> = uncaptured.iter().map(|one| (one.task_id, one.arg_index, one.reason)).collect();
     let expected = [(5, 0, UncapturedReason::BadDescriptor), (5, 1, UncapturedReason::TooManyDimensions)];
     assert_eq!(reasons, expected);
-    let copied = dump.records().map(Result::unwrap).find(|r| r.task_id == 6).unwrap();
+    let copied = dump.records().map(Result::unwrap).find(|r| r.task_id == 8).unwrap();
     assert_eq!(dump.names(&copied).scope, Some("outer / inner"));
+    let graph = std::fs::read(dump.dir().join("graph.json")).unwrap();
+    let graph: serde_json::Value = serde_json::from_slice(&graph).unwrap();
+    let of = |list: &str, id: &str| {
+        graph[list].as_array().unwrap().iter().find(|one| one["task_id"] == id).cloned()
+    };
+    let inside = of("tasks", "0x0000000000000007").unwrap();
+    assert_eq!(inside["parent"], "0x0000000000000006", "{inside}");
+    let entries =
+        graph["attributes"].as_array().unwrap().iter().filter(|one| one["task_id"] == "0x0000000000000006");
+    let values: Vec<String> = entries.map(|one| format!("{}={}", one["name"], one["value"])).collect();
+    let list = r#"[{"type":"int","value":"2"},{"type":"text","value":"x"},{"type":"float","value":1.5}]"#;
+    let expected = [
+        r#""axis"="-1""#,
+        r#""eps"=0.5"#,
+        r#""mode"="sum""#,
+        r#""causal"=true"#,
+        r#""out"="bfloat16""#,
+        r#""mask"=null"#,
+        &format!(r#""shape"={list}"#),
+    ];
+    assert_eq!(values, expected);
 }
 
 #[test]

@@ -89,6 +89,18 @@ static void failures(const tensortap::Thread &thread, int ok)
     EXPECT(task.status() == (ok == TT_OK ? TT_BAD_ARGUMENT : TT_OFF));
 }
 
+// Task 6: a region with attributes, and task 7 inside of it.
+static void regions(const tensortap::Thread &thread, int ok)
+{
+    tensortap::Region region = thread.region("layer 1");
+    region.attribute("axis", -1).attribute("eps", 0.5).attribute("mode", "sum").attribute("causal", true);
+    region.attribute("out", TT_BFLOAT16).attribute("mask", nullptr).attribute("shape", {2, "x", 1.5});
+    EXPECT(region.status() == ok);
+    tensortap::Region moved = std::move(region);
+    std::vector<int> content{4};
+    thread.task("inside").in(0, content);
+}
+
 int main(int argc, char **argv)
 {
     tensortap::Session first = argc > 1 ? tensortap::Session(argv[1]) : tensortap::Session();
@@ -102,6 +114,7 @@ int main(int argc, char **argv)
         arguments(thread, ok);
         moves(thread, ok);
         failures(thread, ok);
+        regions(thread, ok);
         EXPECT(thread.edge(2, 3) == ok && thread.flush() == ok);
         tensortap::Thread queue = session.open_thread("queue 1");
         tt_task_info info = tt_task_of(queue.kernel("copy"));

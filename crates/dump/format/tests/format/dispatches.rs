@@ -78,12 +78,12 @@ fn words(desc: &TensorDesc, scalars: &[(DType, u64)]) -> DispatchWords {
     words
 }
 
-fn dispatch(task_id: u64) -> IndexRecord {
+pub fn dispatch(task_id: u64) -> IndexRecord {
     let scalars = [(DType::Int64, (-5_i64).cast_unsigned()), (DType::UInt64, u64::MAX)];
     IndexRecord::dispatch(&fields(task_id, [1, 2]), words(&desc(), &scalars).words())
 }
 
-fn orchestration_arg(arg_index: u16) -> IndexRecord {
+pub fn orchestration_arg(arg_index: u16) -> IndexRecord {
     let TensorDesc { buffer_addr, buffer_bytes, start_offset, dtype, ndims, shape, strides, .. } = desc();
     IndexRecord::plain(&OrchestrationArgRecord {
         address: buffer_addr,
