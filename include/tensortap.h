@@ -101,7 +101,12 @@ enum tt_dtype {
     TT_UINT32 = 14,
     TT_UINT16 = 15,
     TT_UINT8 = 16,
-    TT_BOOL = 17
+    TT_BOOL = 17,
+    TT_FLOAT8_E4M3FNUZ = 18,
+    TT_FLOAT8_E5M2FNUZ = 19,
+    TT_FLOAT8_E8M0FNU = 20,
+    TT_COMPLEX64 = 21,  /* two 32-bit floats: real part, imaginary part */
+    TT_COMPLEX128 = 22  /* two 64-bit floats */
 };
 
 /* How a task uses a tensor. */

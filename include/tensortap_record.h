@@ -81,7 +81,7 @@
  * 6. Versions
  *
  *    The library has one symbol, the table `tensortap_record_1`. New functions are added at its end, and the table has its
- *    size. A library that is older than this file is not used. An incompatible change would add a second symbol.
+ *    size. A call that the library does not have returns TT_TOO_OLD. An incompatible change would add a second symbol.
  *
  *    TENSORTAP_LIBRARY and TENSORTAP_SOCKET are ignored if they are not absolute paths, in set-uid programs, and in static
  *    programs, which cannot load libraries.
@@ -134,7 +134,12 @@ enum tt_dtype {
     TT_UINT32 = 14,
     TT_UINT16 = 15,
     TT_UINT8 = 16,
-    TT_BOOL = 17
+    TT_BOOL = 17,
+    TT_FLOAT8_E4M3FNUZ = 18,
+    TT_FLOAT8_E5M2FNUZ = 19,
+    TT_FLOAT8_E8M0FNU = 20,
+    TT_COMPLEX64 = 21,  /* two 32-bit floats: real part, imaginary part */
+    TT_COMPLEX128 = 22  /* two 64-bit floats */
 };
 
 /* How a task uses a tensor. */
@@ -182,6 +187,7 @@ enum tt_status {
     TT_OFF = 1,        /* not recording: the handle is NULL */
     TT_NOT_WANTED = 2, /* not recorded at this dump level */
     TT_FILTERED = 3,   /* filtered out; counted */
+    TT_TOO_OLD = 4,    /* not recorded: the library is older than this call */
 
     TT_DROPPED = -1,       /* tensortap record has exited, its files are full, or the wait limit was reached; counted */
     TT_FORKED = -2,        /* the handle belongs to the parent process: attach again */
@@ -218,13 +224,15 @@ typedef struct tt_task_info {
     uint32_t group[3];     /* work items per group in each dimension */
     uint32_t flags;        /* TT_TASK_... */
     uint32_t records;      /* expected number of arguments, counted as filtered if a filter refuses the task */
-    uint64_t parent;       /* with TT_TASK_HAS_PARENT: the task that submitted it */
+    uint64_t parent;       /* with TT_TASK_HAS_PARENT: the region that contains it, or the task that submitted it.
+                              Without: the innermost region that is open on the calling thread */
     uint64_t submitted_ns; /* time of submission, by CLOCK_MONOTONIC */
     uint64_t reserved[4];  /* zero */
 } tt_task_info;
 
 #define TT_TASK_MARKED 1u     /* all arguments are marked, for level `marked` */
 #define TT_TASK_HAS_PARENT 2u
+#define TT_TASK_REGION 4u     /* it is a region: see tt_region_begin */
 
 /* A task that has begun: plain data, owned by the caller. */
 typedef struct tt_recorded_task {
@@ -243,7 +251,7 @@ typedef struct tt_view {
     int64_t strides[TT_MAX_DIMS];
     uint16_t arg;        /* position among the task's arguments, up to 65534 */
     uint8_t dtype;       /* enum tt_dtype */
-    uint8_t ndims;       /* dimensions in use */
+    uint8_t ndims;       /* dimensions in use; a view with more than 8 is listed as uncaptured */
     uint8_t role;        /* enum tt_role */
     uint8_t space;       /* enum tt_space_kind; device memory cannot be read, only reserved for */
     uint16_t flags;      /* TT_VIEW_... */
@@ -316,6 +324,57 @@ typedef struct tt_module_image_info {
     uint64_t reserved[2]; /* zero */
 } tt_module_image_info;
 
+/* Type of a value of an attribute. */
+enum tt_value_type {
+    TT_VALUE_NONE = 1,
+    TT_VALUE_BOOL = 2,
+    TT_VALUE_INT = 3,
+    TT_VALUE_FLOAT = 4,
+    TT_VALUE_TEXT = 5,
+    TT_VALUE_DTYPE = 6,
+    TT_VALUE_UNCAPTURED = 7 /* a value of another type */
+};
+
+/* A value of an attribute; see tt_value_int and its siblings. */
+typedef struct tt_value {
+    uint32_t type;      /* enum tt_value_type */
+    uint32_t reserved0; /* zero */
+    union {
+        int64_t integer;  /* int; bool: 0 or 1; dtype: enum tt_dtype */
+        double number;    /* float */
+        const char *text; /* text; uncaptured: the name of the type */
+    } as;
+} tt_value;
+
+/* Kind of a collective operation. */
+enum tt_collective_kind {
+    TT_COLLECTIVE_OTHER = 1,
+    TT_ALL_REDUCE = 2,
+    TT_ALL_GATHER = 3,
+    TT_REDUCE_SCATTER = 4,
+    TT_BROADCAST = 5,
+    TT_ALL_TO_ALL = 6,
+    TT_COLLECTIVE_BARRIER = 7,
+    TT_SEND = 8,
+    TT_RECV = 9
+};
+
+/* An allocation or a release of memory. Unknown fields are zero. */
+typedef struct tt_allocation_info {
+    uint64_t address;     /* first address */
+    uint64_t bytes;       /* size */
+    uint64_t storage;     /* identity of the storage, the same for its allocation and its release; 0 if unknown */
+    uint64_t after_task;  /* the last task that was submitted to `queue` before it; 0 for none */
+    uint32_t space;       /* enum tt_space_kind */
+    uint32_t freed;       /* 1 for a release, 0 for an allocation */
+    uint32_t pool;        /* tt_string of the pool or allocator; 0 if unknown */
+    uint32_t queue;       /* tt_queue_id in whose order it takes effect; 0 for the order of the program */
+    uint64_t reserved[2]; /* zero */
+} tt_allocation_info;
+
+/* Limit on the recorded values of a list. Further values are only counted. */
+#define TT_MAX_VALUES 1024u
+
 /* ---- The table ---------------------------------------------------------------------------------------------------- */
 
 #define TT_RECORD_VERSION 1
@@ -355,15 +414,25 @@ typedef struct tt_record_api {
     const char *(*status_text)(int status);
     const char *(*last_error)(void);
     uint32_t (*module_image)(tt_recorder *r, const tt_module_image_info *module);
+    int (*attribute)(tt_recorder *r, const tt_recorded_task *task, uint32_t name, const tt_value *values, uint32_t count,
+                     uint32_t is_list);
+    uint64_t (*current_region)(tt_recorder *r);
+    int (*collective)(tt_recorder *r, const tt_recorded_task *task, uint32_t group, uint64_t sequence, uint32_t kind);
+    int (*memory)(tt_recorder *r, const tt_allocation_info *info);
 } tt_record_api;
+
+/* Whether a recorder's library has a function. */
+#define TT_RECORD_HAS(r, function) ((r)->api->bytes >= offsetof(tt_record_api, function) + sizeof (r)->api->function)
 
 TT_STATIC_ASSERT(sizeof(tt_task_info) == 136, "a task has 136 bytes");
 TT_STATIC_ASSERT(sizeof(tt_recorded_task) == 256, "a task that has begun has 256 bytes");
 TT_STATIC_ASSERT(sizeof(tt_view) == 192, "a view has 192 bytes");
 TT_STATIC_ASSERT(sizeof(tt_reserved_space) == 24 && sizeof(tt_counts) == 64, "results");
 TT_STATIC_ASSERT(sizeof(tt_module_image_info) == 64, "a module with its image has 64 bytes");
+TT_STATIC_ASSERT(sizeof(tt_value) == 16, "a value has 16 bytes");
+TT_STATIC_ASSERT(sizeof(tt_allocation_info) == 64, "an allocation has 64 bytes");
 TT_STATIC_ASSERT(sizeof(tt_folder_options) == 64 && sizeof(tt_kernel_arg) == 16, "options");
-TT_STATIC_ASSERT(sizeof(tt_record_api) == 8 + 30 * sizeof(void (*)(void)), "the table of the library");
+TT_STATIC_ASSERT(sizeof(tt_record_api) == 8 + 34 * sizeof(void (*)(void)), "the table of the library");
 
 struct tt_session {
     const tt_record_api *api;
@@ -509,7 +578,7 @@ static inline uint32_t tt_module_id(tt_recorder *r, const char *name, uint64_t b
    image, options or device make a different module. 0 if the library is too old for this call. */
 static inline uint32_t tt_module_image(tt_recorder *r, const tt_module_image_info *module)
 {
-    return r && r->api->bytes >= offsetof(tt_record_api, module_image) + sizeof r->api->module_image ? r->api->module_image(r, module) : 0;
+    return r && TT_RECORD_HAS(r, module_image) ? r->api->module_image(r, module) : 0;
 }
 
 /* ---- Tasks ---------------------------------------------------------------------------------------------------------- */
@@ -536,7 +605,7 @@ static inline int tt_task_end(tt_recorder *r, tt_recorded_task *task) { return r
 /* Bits per element; 0 for an unknown type. */
 static inline uint32_t tt_dtype_bits(uint32_t dtype)
 {
-    static const uint8_t bits[] = {0, 64, 32, 16, 16, 8, 8, 4, 64, 32, 16, 8, 4, 64, 32, 16, 8, 8};
+    static const uint8_t bits[] = {0, 64, 32, 16, 16, 8, 8, 4, 64, 32, 16, 8, 4, 64, 32, 16, 8, 8, 8, 8, 8, 64, 128};
     return dtype < sizeof bits ? bits[dtype] : 0;
 }
 
@@ -609,6 +678,135 @@ static inline int tt_record_i64(tt_recorder *r, tt_recorded_task *task, uint16_t
     return tt_record_scalar(r, task, arg, TT_INT64, (uint64_t)value, name);
 }
 
+/* ---- Regions -------------------------------------------------------------------------------------------------------- */
+
+/* A region is a task that contains tasks: a step, a module call, an operator around its launches. Tasks that begin on this
+   thread between tt_region_begin and tt_region_end have the region as parent, unless they name another one. Regions nest.
+   A region may have arguments. `blame` judges the tasks inside of it, and never names the region itself. End a region on
+   the thread that began it. An older library records regions as tasks without parents. */
+static inline int tt_region_begin(tt_recorder *r, tt_recorded_task *task, const tt_task_info *info)
+{
+    tt_task_info region;
+    if (!r)
+        return TT_OFF;
+    if (!info)
+        return r->api->task_begin(r, task, info);
+    region = *info;
+    region.flags |= TT_TASK_REGION;
+    return r->api->task_begin(r, task, &region);
+}
+
+/* Ends a region, like tt_task_end. Regions inside of it that are still open contain no further tasks. */
+static inline int tt_region_end(tt_recorder *r, tt_recorded_task *task) { return tt_task_end(r, task); }
+
+/* The id of the innermost region that is open on the calling thread; 0 without one. */
+static inline uint64_t tt_current_region(tt_recorder *r)
+{
+    return r && TT_RECORD_HAS(r, current_region) ? r->api->current_region(r) : 0;
+}
+
+/* ---- Collectives ---------------------------------------------------------------------------------------------------- */
+
+/* Records that a task is this process's part of a collective operation. `group` is the tt_string of a name that is the same
+   on all ranks of the group. `sequence` is the number of the operation in the group. */
+static inline int tt_collective(tt_recorder *r, const tt_recorded_task *task, uint32_t group, uint64_t sequence,
+                                enum tt_collective_kind kind)
+{
+    if (!r)
+        return TT_OFF;
+    return TT_RECORD_HAS(r, collective) ? r->api->collective(r, task, group, sequence, (uint32_t)kind) : TT_TOO_OLD;
+}
+
+/* ---- Attributes ----------------------------------------------------------------------------------------------------- */
+
+/* An attribute of a task is a name with a value or a list of values. Record it between tt_task_begin and tt_task_end.
+   `name` is a tt_string. Attributes are recorded at every dump level. Every distinct text is stored once. TT_TOO_OLD if the
+   library does not know attributes. */
+
+static inline tt_value tt_value_of(enum tt_value_type type, int64_t integer)
+{
+    tt_value value;
+    memset(&value, 0, sizeof value);
+    value.type = (uint32_t)type;
+    value.as.integer = integer;
+    return value;
+}
+
+static inline tt_value tt_value_none(void) { return tt_value_of(TT_VALUE_NONE, 0); }
+static inline tt_value tt_value_bool(int value) { return tt_value_of(TT_VALUE_BOOL, value != 0); }
+static inline tt_value tt_value_int(int64_t value) { return tt_value_of(TT_VALUE_INT, value); }
+static inline tt_value tt_value_dtype(enum tt_dtype value) { return tt_value_of(TT_VALUE_DTYPE, (int64_t)value); }
+
+static inline tt_value tt_value_float(double number)
+{
+    tt_value value = tt_value_of(TT_VALUE_FLOAT, 0);
+    value.as.number = number;
+    return value;
+}
+
+static inline tt_value tt_value_text(const char *text)
+{
+    tt_value value = tt_value_of(TT_VALUE_TEXT, 0);
+    value.as.text = text;
+    return value;
+}
+
+/* A value that no other type can represent, by the name of its type. */
+static inline tt_value tt_value_uncaptured(const char *type_name)
+{
+    tt_value value = tt_value_of(TT_VALUE_UNCAPTURED, 0);
+    value.as.text = type_name;
+    return value;
+}
+
+static inline int tt_attribute(tt_recorder *r, const tt_recorded_task *task, uint32_t name, tt_value value)
+{
+    if (!r)
+        return TT_OFF;
+    return TT_RECORD_HAS(r, attribute) ? r->api->attribute(r, task, name, &value, 1, 0) : TT_TOO_OLD;
+}
+
+/* An attribute that is a list, of values of any types. At most TT_MAX_VALUES are recorded. */
+static inline int tt_attribute_list(tt_recorder *r, const tt_recorded_task *task, uint32_t name, const tt_value *values,
+                                    uint32_t count)
+{
+    if (!r)
+        return TT_OFF;
+    return TT_RECORD_HAS(r, attribute) ? r->api->attribute(r, task, name, values, count, 1) : TT_TOO_OLD;
+}
+
+static inline int tt_attribute_text(tt_recorder *r, const tt_recorded_task *task, uint32_t name, const char *value)
+{
+    return tt_attribute(r, task, name, tt_value_text(value));
+}
+
+static inline int tt_attribute_int(tt_recorder *r, const tt_recorded_task *task, uint32_t name, int64_t value)
+{
+    return tt_attribute(r, task, name, tt_value_int(value));
+}
+
+static inline int tt_attribute_float(tt_recorder *r, const tt_recorded_task *task, uint32_t name, double value)
+{
+    return tt_attribute(r, task, name, tt_value_float(value));
+}
+
+static inline int tt_attribute_bool(tt_recorder *r, const tt_recorded_task *task, uint32_t name, int value)
+{
+    return tt_attribute(r, task, name, tt_value_bool(value));
+}
+
+static inline int tt_attribute_none(tt_recorder *r, const tt_recorded_task *task, uint32_t name)
+{
+    return tt_attribute(r, task, name, tt_value_none());
+}
+
+static inline int tt_attribute_dtype(tt_recorder *r, const tt_recorded_task *task, uint32_t name, enum tt_dtype value)
+{
+    return tt_attribute(r, task, name, tt_value_dtype(value));
+}
+
+/* ---- Dependencies --------------------------------------------------------------------------------------------------- */
+
 /* Records that `consumer` waits for `producer`, and the argument that causes it. */
 static inline int tt_record_edge(tt_recorder *r, uint64_t producer, uint64_t consumer, enum tt_edge_cause cause, uint16_t arg)
 {
@@ -632,6 +830,17 @@ static inline int tt_freed(tt_recorder *r, const void *start, uint64_t bytes)
 static inline int tt_allocated(tt_recorder *r, const void *start, uint64_t bytes)
 {
     return r ? r->api->allocation(r, (uint64_t)(uintptr_t)start, bytes, TT_HOST_MEMORY, 0) : TT_OFF;
+}
+
+/* Records an allocation or a release with everything that is known about it. With an older library, only address, size,
+   space and kind. */
+static inline int tt_allocation(tt_recorder *r, const tt_allocation_info *info)
+{
+    if (!r)
+        return TT_OFF;
+    if (TT_RECORD_HAS(r, memory) || !info)
+        return TT_RECORD_HAS(r, memory) ? r->api->memory(r, info) : TT_TOO_OLD;
+    return r->api->allocation(r, info->address, info->bytes, info->space, info->freed);
 }
 
 /* ---- Deferred content --------------------------------------------------------------------------------------------- */

@@ -248,6 +248,7 @@ fn renewed(tasks: u64) -> Tasks {
             bytes: 1 << 40,
             freed: false,
             host_writable: false,
+            ..AllocationEvent::default()
         };
         made.assembler.take(TaskPart::AllocationEvent(memory));
         lasts[queue] =

@@ -103,7 +103,7 @@ impl ArrayAssignment {
     ) -> Result<Option<(&'n str, Side<'static>)>, InterchangeError> {
         let Some(part) = self.parts.get(&record.index) else { return Ok(None) };
         let array = &arrays.arrays()[part.array];
-        let both_floats = array.dtype.is_float() && record.dtype.is_float();
+        let both_floats = array.dtype.is_like(record.dtype);
         let same_shape = part.cut.is_some() || array.shape == record.shape();
         if !same_shape || array.dtype != record.dtype && !both_floats {
             let mut side = Side::of_bytes(array.dtype, &array.shape, Vec::new());

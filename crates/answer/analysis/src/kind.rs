@@ -13,7 +13,7 @@ mod tests;
 
 use tensortap_abi::{DType, DumpStage, Role};
 use tensortap_format::{Argument, Dump, FormatError, Task};
-use tensortap_judge::{Content, Payload, Predicate, Rule};
+use tensortap_judge::{Content, Payload, Predicate, Rule, TensorType};
 use tensortap_values::{decode_block, from_f64, ulp_distance};
 
 use crate::blame::{Baseline, Blame, BlameOptions, ComparedArg};
@@ -124,6 +124,8 @@ impl Relation {
 /// The values of two tensors, decoded.
 struct ComparedValues {
     dtype: DType,
+    /// Whether the values are the parts of complex numbers. The shape then ends with an axis of 2.
+    is_complex: bool,
     shape: Vec<u64>,
     dump: Vec<f64>,
     golden: Vec<f64>,
@@ -135,10 +137,11 @@ struct ComparedValues {
 impl ComparedValues {
     /// `None` without bytes, or if the shapes differ.
     fn read(dump: &Side<'_>, golden: &Side<'_>, rule: Rule) -> Result<Option<ComparedValues>, FormatError> {
-        let shape = dump.tensor.shape.clone();
-        if shape != golden.tensor.shape {
+        if dump.tensor.shape != golden.tensor.shape {
             return Ok(None);
         }
+        // Complex numbers are compared by parts.
+        let TensorType { dtype, shape } = dump.tensor.of_parts();
         let numel = shape.iter().try_fold(1_u64, |product, size| product.checked_mul(*size));
         let Some(count) = numel.and_then(|numel| usize::try_from(numel.min(MOST_ELEMENTS)).ok()) else {
             return Ok(None);
@@ -146,9 +149,16 @@ impl ComparedValues {
         let (Some(ours), Some(theirs)) = (elements(dump, count)?, elements(golden, count)?) else {
             return Ok(None);
         };
-        let dtype = dump.tensor.dtype;
-        let mut values =
-            ComparedValues { dtype, shape, dump: ours, golden: theirs, failing: Vec::new(), rule };
+        let is_complex = dump.tensor.dtype.is_complex();
+        let mut values = ComparedValues {
+            dtype,
+            is_complex,
+            shape,
+            dump: ours,
+            golden: theirs,
+            failing: Vec::new(),
+            rule,
+        };
         values.failing = (0..count).filter(|&at| !values.agree(values.dump[at], values.golden[at])).collect();
         Ok(Some(values))
     }
@@ -179,7 +189,7 @@ impl ComparedValues {
 
 /// The first `count` elements of a tensor as numbers; `None` if its bytes are missing.
 fn elements(side: &Side<'_>, count: usize) -> Result<Option<Vec<f64>>, FormatError> {
-    let dtype = side.tensor.dtype;
+    let dtype = side.tensor.dtype.part();
     let size = dtype.packed_bytes(count as u64).and_then(|size| usize::try_from(size).ok());
     let Some(size) = size else { return Ok(None) };
     let mut values = vec![0.0; count];
@@ -222,7 +232,7 @@ impl Blame {
         }
         let mut relation = match left_alone(&self.graph, task, compared) {
             true => Relation::AsItCame,
-            false => relation::of(&values),
+            false => of_elements(relation::of(&values), values.is_complex),
         };
         // If the values do not explain the error, the source of the bytes may.
         let is_open =
@@ -236,7 +246,8 @@ impl Blame {
             Baseline::Rerun(_) => None,
         };
         let began_here = self.findings[task].label == Label::WrongHere;
-        if let Some(scene) = scene.filter(|_| began_here && relation == Relation::Other) {
+        let may_be_shifted = began_here && relation == Relation::Other && !values.is_complex;
+        if let Some(scene) = scene.filter(|_| may_be_shifted) {
             let shifted = inputs::shifted(dump, self.graph.task(task), compared, &values, scene)?;
             relation = shifted.map_or(relation, Relation::InputsShifted);
         }
@@ -247,6 +258,16 @@ impl Blame {
             elements: values.numel(),
             looked_at: values.dump.len() as u64,
         }))
+    }
+}
+
+/// The relation of elements from that of values. Of complex numbers, the values are parts: positions among parts
+/// are positions of elements only if they are even.
+fn of_elements(relation: Relation, is_complex: bool) -> Relation {
+    match relation {
+        Relation::Shifted(by) if is_complex && by % 2 == 0 => Relation::Shifted(by / 2),
+        Relation::Shifted(_) | Relation::Transposed if is_complex => Relation::Other,
+        other => other,
     }
 }
 

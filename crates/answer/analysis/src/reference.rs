@@ -7,7 +7,7 @@ pub(crate) mod rebuilt_inputs;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use tensortap_abi::{DType, Role};
+use tensortap_abi::{DType, DTypeKind, Role};
 use tensortap_format::{Argument, ArgumentSnapshot, Dump, FormatError, Task};
 use tensortap_judge::{Content, Tolerance};
 use tensortap_scene::{KernelDef, RefTask, RefTensor, ScalarArg, Scene};
@@ -79,7 +79,7 @@ impl ExpectedTensor {
         if dtype == self.dtype {
             return self.bytes.clone();
         }
-        let mut values = vec![0.0; elements_in(self.dtype, self.bytes.len())];
+        let mut values = vec![0.0; elements_in(self.dtype.part(), self.bytes.len())];
         decode_block(self.dtype, &self.bytes, &mut values);
         round(dtype, &values)
     }
@@ -181,7 +181,8 @@ pub fn apply(
     let mut expected = Vec::new();
     for (place, ((dtype, shape), _)) in types.iter().zip(roles).enumerate().filter(|(_, (_, r))| r.writes()) {
         let values = task.tensors.get(place).map(|tensor| tensor.values.as_slice());
-        let values = values.filter(|values| values.len() == shape.iter().product::<usize>());
+        let parts = dtype.parts() as usize;
+        let values = values.filter(|values| values.len() == shape.iter().product::<usize>() * parts);
         let values = values.ok_or_else(|| "the reference changed the shape of an output".to_owned())?;
         let arg_index = u16::try_from(place).map_err(|_| "the task has too many arguments".to_owned())?;
         let (dtype, bytes) = encode(*dtype, values);
@@ -201,9 +202,10 @@ pub fn ref_tensor(dtype: DType, shape: &[u64], role: Role, content: &[u8]) -> Op
     if content.len() as u64 != packed {
         return None;
     }
-    let mut values = vec![f64::NAN; numel];
+    let numbers = numel.checked_mul(dtype.parts() as usize)?;
+    let mut values = vec![f64::NAN; numbers];
     let is_output = role == Role::Output;
-    if !is_output && decode_block(dtype, content, &mut values) != numel {
+    if !is_output && decode_block(dtype, content, &mut values) != numbers {
         return None;
     }
     let bytes = if is_output { vec![0; content.len()] } else { content.to_vec() };
@@ -251,22 +253,31 @@ fn tensor(dump: &Dump, arg: Argument<'_>) -> Result<Result<RefTensor, String>, F
 
 /// Encodes values in the dtype in which they are compared.
 fn encode(dtype: DType, values: &[f64]) -> (DType, Vec<u8>) {
-    let in_f64 = dtype.is_float() || dtype.bits() == 64;
-    let dtype = if in_f64 { DType::Float64 } else { dtype };
+    let dtype = match dtype.kind() {
+        DTypeKind::Complex(_) => DType::Complex128,
+        DTypeKind::Float(_) => DType::Float64,
+        _ if dtype.bits() == 64 => DType::Float64,
+        _ => dtype,
+    };
     (dtype, round(dtype, values))
 }
 
 /// Packed elements of a dtype, rounded to nearest.
 fn round(dtype: DType, values: &[f64]) -> Vec<u8> {
-    let mut bytes = vec![0; (values.len() * dtype.bits() as usize).div_ceil(8)];
+    let mut bytes = vec![0; (values.len() * dtype.part().bits() as usize).div_ceil(8)];
     encode_block(dtype, values, &mut bytes);
     bytes
+}
+
+/// Whether outputs of a dtype are compared as 64-bit floats.
+fn is_compared_as_float(dtype: DType) -> bool {
+    matches!(dtype.kind(), DTypeKind::Signed | DTypeKind::Unsigned) && dtype.bits() == 64
 }
 
 /// The content of an output for a comparison with [`ExpectedTensor`]: 64-bit integers become f64.
 #[must_use]
 pub fn as_compared(dtype: DType, content: &[u8]) -> (DType, Cow<'_, [u8]>) {
-    if dtype.is_float() || dtype.bits() < 64 {
+    if !is_compared_as_float(dtype) {
         return (dtype, content.into());
     }
     let mut values = vec![0.0; content.len() / 8];
@@ -284,7 +295,7 @@ pub(crate) fn captured_side<'d>(
     captured: ArgumentSnapshot,
 ) -> Result<Side<'d>, FormatError> {
     let record = dump.record(captured.record)?;
-    if arg.dtype.is_float() || arg.dtype.bits() < 64 || !captured.is_stored() {
+    if !is_compared_as_float(arg.dtype) || !captured.is_stored() {
         return Ok(record_side(dump, &record));
     }
     let Some(bytes) = unless_gone(dump.payload(&record))? else {

@@ -191,6 +191,7 @@ pub fn value_text(value: Value) -> String {
         Value::Int(value) => value.to_string(),
         Value::UInt(value) => value.to_string(),
         Value::Bool(value) => value.to_string(),
+        Value::Complex(real, imaginary) => format!("({}, {})", short_float(real), short_float(imaginary)),
     }
 }
 

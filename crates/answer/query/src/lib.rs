@@ -14,6 +14,7 @@ pub mod document;
 pub mod drawing;
 mod dumps;
 mod error;
+pub mod fact_words;
 pub mod fields;
 pub mod golden;
 pub mod ids;

@@ -9,6 +9,6 @@ mod text;
 pub use comparison::TaskComparison;
 pub(crate) use find::scope_path_fits;
 pub use find::{HOW as HOW_TASKS_ARE_NAMED, find_tasks};
-pub use page::{ArgPage, ArgSnapshot, Neighbor, Submission, TaskIndex, TaskPage, Times};
+pub use page::{ArgPage, ArgSnapshot, AttributeFact, Neighbor, Submission, TaskIndex, TaskPage, Times};
 pub use spark::sparkline;
 pub use text::{argument_lines, page_head, tasks_text};

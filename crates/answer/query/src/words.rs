@@ -226,6 +226,7 @@ pub fn scalar_text(value: ScalarValue) -> String {
         ScalarValue::Int(value) | ScalarValue::Int64(value) => value.to_string(),
         ScalarValue::UInt(value) | ScalarValue::UInt64(value) => value.to_string(),
         ScalarValue::Bool(value) => value.to_string(),
+        ScalarValue::Complex(value) => value.to_string(),
     }
 }
 

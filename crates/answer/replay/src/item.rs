@@ -306,7 +306,9 @@ fn set_args(
                 ))
             })?;
             let element = Element::parse(dtype, value).map_err(|error| refuse(error.to_string()))?;
-            Ok(SetArg { arg_index: *slot, bits: element.bits })
+            let too_wide =
+                |_| refuse(format!("a value of {dtype} does not fit in the 64 bits of an argument"));
+            Ok(SetArg { arg_index: *slot, bits: u64::try_from(element.bits).map_err(too_wide)? })
         })
         .collect()
 }

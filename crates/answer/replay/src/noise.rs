@@ -11,8 +11,9 @@ pub fn summary(dtype: DType, numel: u64, content: &[u8]) -> Summary {
     statistics.summary()
 }
 
-/// Random elements within the range of the finite elements; zeros without any finite element.
+/// Random elements within the range of the finite elements, by part of complex numbers; zeros without any finite element.
 pub fn noise(dtype: DType, numel: u64, summary: &Summary, seed: u64) -> Vec<u8> {
+    let (dtype, numel) = (dtype.part(), numel.saturating_mul(dtype.parts().into()));
     let mut random = Rng::with_seed(seed);
     let TensorStats { min, max, nan, inf, .. } = summary.stats;
     let any_finite = nan + inf < numel;
@@ -25,7 +26,7 @@ pub fn noise(dtype: DType, numel: u64, summary: &Summary, seed: u64) -> Vec<u8> 
     let count = usize::try_from(numel).unwrap_or(0);
     let mut bytes = vec![0; (count * dtype.bits() as usize).div_ceil(8)];
     for position in 0..count {
-        put_element_bits(dtype, &mut bytes, position, element());
+        put_element_bits(dtype, &mut bytes, position, element().into());
     }
     bytes
 }
@@ -63,7 +64,7 @@ mod tests {
             prop_assert_eq!(&made, &noise(dtype, numel, &before, seed));
             let after = summary(dtype, numel, &made);
             prop_assert_eq!((after.stats.nan, after.stats.inf), (0, 0));
-            if before.stats.nan + before.stats.inf < numel {
+            if before.stats.nan + before.stats.inf < before.stats.numel {
                 prop_assert!(after.stats.min >= before.stats.min && after.stats.max <= before.stats.max);
             }
         }

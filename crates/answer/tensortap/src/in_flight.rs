@@ -14,7 +14,7 @@ pub fn gather(device: &dyn DeviceAccess, desc: &TensorDesc) -> Result<Vec<u8>, U
     let damaged = UncapturedReason::BadDescriptor;
     let bits = desc.dtype().ok_or(damaged)?.bits();
     if usize::from(desc.ndims) > MAX_DIMS {
-        return Err(damaged);
+        return Err(UncapturedReason::TooManyDimensions);
     }
     let layout =
         Layout::new(desc.dims(), desc.dim_strides(), desc.start_offset, bits).map_err(|_| damaged)?;
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn unreadable_tensors_return_a_reason() {
-        use UncapturedReason::{BadDescriptor, TooLarge, Unreadable};
+        use UncapturedReason::{BadDescriptor, TooLarge, TooManyDimensions, Unreadable};
         let past_its_buffer = desc(DType::Int8, &[17], &[1], 0);
         let no_dtype = TensorDesc { dtype: 0xee, ..desc(DType::Int8, &[1], &[1], 0) };
         let repeats = desc(DType::Int8, &[1 << 31], &[0], 0);
@@ -113,7 +113,7 @@ mod tests {
         for (desc, reason) in [
             (past_its_buffer, BadDescriptor),
             (no_dtype, BadDescriptor),
-            (TensorDesc { ndims: 9, ..past_its_buffer }, BadDescriptor),
+            (TensorDesc { ndims: 9, ..past_its_buffer }, TooManyDimensions),
             (repeats, TooLarge),
             (elsewhere, Unreadable),
         ] {

@@ -22,6 +22,11 @@ pub enum DType {
     UInt16 = 15,
     UInt8 = 16,
     Bool = 17,
+    Float8E4M3FNUZ = 18,
+    Float8E5M2FNUZ = 19,
+    Float8E8M0FNU = 20,
+    Complex64 = 21,
+    Complex128 = 22,
 }
 
 /// Facts about one dtype. This table is the only source of names, widths and spellings in other tools'
@@ -54,9 +59,11 @@ pub enum DTypeKind {
     Unsigned,
     /// Booleans: any set bit means true.
     Bool,
+    /// Complex numbers: two floats of this dtype, the real and the imaginary part.
+    Complex(DType),
 }
 
-/// A binary float: sign, exponent, mantissa, from the top bit down.
+/// A binary float: sign, exponent, mantissa, from the top bit down. [`TopExponent::PowerOfTwo`] has no sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FloatFormat {
     /// Bits of the exponent.
@@ -76,6 +83,27 @@ pub enum TopExponent {
     OneNan,
     /// Finite numbers.
     Finite,
+    /// Finite numbers. The pattern of negative zero means NaN, and the exponent's bias is one greater.
+    NegativeZeroNan,
+    /// A finite number, except that the last pattern means NaN. There is no sign, no zero and no mantissa:
+    /// every number is a power of two.
+    PowerOfTwo,
+}
+
+impl FloatFormat {
+    /// The exponent that is stored for numbers from 1 to 2.
+    pub const fn bias(self) -> u32 {
+        let half = (1 << (self.exponent_bits - 1)) - 1;
+        match self.top {
+            TopExponent::NegativeZeroNan => half + 1,
+            _ => half,
+        }
+    }
+
+    /// Whether the top bit of an element is a sign.
+    pub const fn has_sign(self) -> bool {
+        !matches!(self.top, TopExponent::PowerOfTwo)
+    }
 }
 
 const fn float(exponent_bits: u32, mantissa_bits: u32, top: TopExponent) -> DTypeKind {
@@ -96,28 +124,33 @@ const fn entry(
 
 /// In tag order.
 #[rustfmt::skip]
-const TABLE: [Entry; 17] = {
+const TABLE: [Entry; 22] = {
     use DType::*;
-    use DTypeKind::{Signed, Unsigned};
-    use TopExponent::{Finite, Ieee, OneNan};
+    use DTypeKind::{Complex, Signed, Unsigned};
+    use TopExponent::{Finite, Ieee, NegativeZeroNan, OneNan, PowerOfTwo};
     [
-        entry(Float64,      "float64",       "f64",     64, float(11, 52, Ieee), Some("F64"),     Some("<f8")),
-        entry(Float32,      "float32",       "f32",     32, float(8, 23, Ieee),  Some("F32"),     Some("<f4")),
-        entry(Float16,      "float16",       "f16",     16, float(5, 10, Ieee),  Some("F16"),     Some("<f2")),
-        entry(BFloat16,     "bfloat16",      "bf16",    16, float(8, 7, Ieee),   Some("BF16"),    None),
-        entry(Float8E4M3FN, "float8_e4m3fn", "e4m3",     8, float(4, 3, OneNan), Some("F8_E4M3"), None),
-        entry(Float8E5M2,   "float8_e5m2",   "e5m2",     8, float(5, 2, Ieee),   Some("F8_E5M2"), None),
-        entry(Float4E2M1,   "float4_e2m1",   "e2m1",     4, float(2, 1, Finite), Some("F4"),      None),
-        entry(Int64,        "int64",         "i64",     64, Signed,              Some("I64"),     Some("<i8")),
-        entry(Int32,        "int32",         "i32",     32, Signed,              Some("I32"),     Some("<i4")),
-        entry(Int16,        "int16",         "i16",     16, Signed,              Some("I16"),     Some("<i2")),
-        entry(Int8,         "int8",          "i8",       8, Signed,              Some("I8"),      Some("|i1")),
-        entry(Int4,         "int4",          "i4",       4, Signed,              None,            None),
-        entry(UInt64,       "uint64",        "u64",     64, Unsigned,            Some("U64"),     Some("<u8")),
-        entry(UInt32,       "uint32",        "u32",     32, Unsigned,            Some("U32"),     Some("<u4")),
-        entry(UInt16,       "uint16",        "u16",     16, Unsigned,            Some("U16"),     Some("<u2")),
-        entry(UInt8,        "uint8",         "u8",       8, Unsigned,            Some("U8"),      Some("|u1")),
-        entry(Bool,         "bool",          "boolean",  8, DTypeKind::Bool,     Some("BOOL"),    Some("|b1")),
+        entry(Float64,        "float64",         "f64",      64, float(11, 52, Ieee),          Some("F64"),     Some("<f8")),
+        entry(Float32,        "float32",         "f32",      32, float(8, 23, Ieee),           Some("F32"),     Some("<f4")),
+        entry(Float16,        "float16",         "f16",      16, float(5, 10, Ieee),           Some("F16"),     Some("<f2")),
+        entry(BFloat16,       "bfloat16",        "bf16",     16, float(8, 7, Ieee),            Some("BF16"),    None),
+        entry(Float8E4M3FN,   "float8_e4m3fn",   "e4m3",      8, float(4, 3, OneNan),          Some("F8_E4M3"), None),
+        entry(Float8E5M2,     "float8_e5m2",     "e5m2",      8, float(5, 2, Ieee),            Some("F8_E5M2"), None),
+        entry(Float4E2M1,     "float4_e2m1",     "e2m1",      4, float(2, 1, Finite),          Some("F4"),      None),
+        entry(Int64,          "int64",           "i64",      64, Signed,                       Some("I64"),     Some("<i8")),
+        entry(Int32,          "int32",           "i32",      32, Signed,                       Some("I32"),     Some("<i4")),
+        entry(Int16,          "int16",           "i16",      16, Signed,                       Some("I16"),     Some("<i2")),
+        entry(Int8,           "int8",            "i8",        8, Signed,                       Some("I8"),      Some("|i1")),
+        entry(Int4,           "int4",            "i4",        4, Signed,                       None,            None),
+        entry(UInt64,         "uint64",          "u64",      64, Unsigned,                     Some("U64"),     Some("<u8")),
+        entry(UInt32,         "uint32",          "u32",      32, Unsigned,                     Some("U32"),     Some("<u4")),
+        entry(UInt16,         "uint16",          "u16",      16, Unsigned,                     Some("U16"),     Some("<u2")),
+        entry(UInt8,          "uint8",           "u8",        8, Unsigned,                     Some("U8"),      Some("|u1")),
+        entry(Bool,           "bool",            "boolean",   8, DTypeKind::Bool,              Some("BOOL"),    Some("|b1")),
+        entry(Float8E4M3FNUZ, "float8_e4m3fnuz", "e4m3fnuz",  8, float(4, 3, NegativeZeroNan), Some("F8_E4M3FNUZ"), None),
+        entry(Float8E5M2FNUZ, "float8_e5m2fnuz", "e5m2fnuz",  8, float(5, 2, NegativeZeroNan), Some("F8_E5M2FNUZ"), None),
+        entry(Float8E8M0FNU,  "float8_e8m0fnu",  "e8m0",      8, float(8, 0, PowerOfTwo),      Some("F8_E8M0"), None),
+        entry(Complex64,      "complex64",       "c64",      64, Complex(Float32),              Some("C64"),     Some("<c8")),
+        entry(Complex128,     "complex128",      "c128",    128, Complex(Float64),              None,            Some("<c16")),
     ]
 };
 
@@ -187,12 +220,45 @@ impl DType {
         matches!(self.kind(), DTypeKind::Float(_))
     }
 
+    /// Whether elements are complex numbers.
+    pub const fn is_complex(self) -> bool {
+        matches!(self.kind(), DTypeKind::Complex(_))
+    }
+
+    /// The dtype of the numbers that an element consists of: that of the parts of a complex number, otherwise
+    /// the dtype itself.
+    ///
+    /// A tensor of complex numbers is measured and compared as a tensor of its parts, with a last dimension of
+    /// [`parts`](DType::parts) in addition: real, imaginary.
+    pub const fn part(self) -> DType {
+        match self.kind() {
+            DTypeKind::Complex(part) => part,
+            _ => self,
+        }
+    }
+
+    /// Numbers per element: 2 for complex numbers, otherwise 1.
+    pub const fn parts(self) -> u32 {
+        if self.is_complex() { 2 } else { 1 }
+    }
+
+    /// Whether values of the two dtypes differ only in precision: both are floats, or both are complex.
+    pub const fn is_like(self, other: DType) -> bool {
+        self.is_float() && other.is_float() || self.is_complex() && other.is_complex()
+    }
+
+    /// Whether a scalar of 64 bits holds an element.
+    pub const fn fits_scalar(self) -> bool {
+        self.bits() <= 64
+    }
+
     /// Whether elements can be NaN.
     pub const fn has_nan(self) -> bool {
-        matches!(
-            self.kind(),
-            DTypeKind::Float(FloatFormat { top: TopExponent::Ieee | TopExponent::OneNan, .. })
-        )
+        match self.kind() {
+            DTypeKind::Float(format) => !matches!(format.top, TopExponent::Finite),
+            DTypeKind::Complex(_) => true,
+            DTypeKind::Signed | DTypeKind::Unsigned | DTypeKind::Bool => false,
+        }
     }
 
     /// Its name in `.safetensors` files; `None` if that format does not have it.
@@ -223,7 +289,7 @@ mod tests {
             assert_eq!(DType::parse(dtype.name()), Some(dtype));
         }
         assert_eq!(DType::from_tag(0), None);
-        assert_eq!(DType::from_tag(18), None);
+        assert_eq!(DType::from_tag(23), None);
         assert_eq!(DType::parse("float31"), None);
     }
 
@@ -241,8 +307,12 @@ mod tests {
             assert_eq!(dtype.is_float(), name.contains("float"), "{dtype}");
             assert_eq!(dtype.kind() == DTypeKind::Signed, name.starts_with("int"), "{dtype}");
             assert_eq!(dtype.kind() == DTypeKind::Unsigned, name.starts_with("uint"), "{dtype}");
+            assert_eq!(dtype.is_complex(), name.starts_with("complex"), "{dtype}");
+            assert_eq!(dtype.part().bits() * dtype.parts(), dtype.bits(), "{dtype}");
+            assert!(dtype.part().is_float() || !dtype.is_complex(), "{dtype}");
             if let DTypeKind::Float(format) = dtype.kind() {
-                assert_eq!(1 + format.exponent_bits + format.mantissa_bits, dtype.bits(), "{dtype}");
+                let sign = u32::from(format.has_sign());
+                assert_eq!(sign + format.exponent_bits + format.mantissa_bits, dtype.bits(), "{dtype}");
             }
             let digits = name.trim_start_matches(char::is_alphabetic).split('_').next().unwrap_or_default();
             assert!(digits.parse().is_ok_and(|bits: u32| bits == dtype.bits()) || name == "bool", "{dtype}");

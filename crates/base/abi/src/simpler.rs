@@ -60,6 +60,7 @@ impl SimplerTensor {
         }
         let is_known = desc.flags & TENSOR_DTYPE_UNKNOWN == 0;
         let dtype = match dtype {
+            // Cases of earlier versions have the exponents of block scales as bytes of unknown dtype.
             DType::UInt8 if !is_known => Some(SIMPLER_FP8E8M0),
             _ if !is_known => return Err("its dtype is unknown"),
             dtype => simpler_dtype(dtype),
@@ -145,7 +146,7 @@ pub enum SimplerElements {
     Plain(DType),
     /// Each as two values of this dtype: the view gets an additional last dimension of 2.
     Pairs(DType),
-    /// As bytes, because tensortap has no such dtype.
+    /// As bytes: a scalar byte of two values, which is not a view.
     Bytes,
 }
 
@@ -166,7 +167,7 @@ impl SimplerElements {
     /// The names that only `simpler` uses.
     const SPELLED: [(&str, SimplerElements); 3] = [
         ("FP8E4M3FN", SimplerElements::Plain(DType::Float8E4M3FN)),
-        ("FP8E8M0", SimplerElements::Bytes),
+        ("FP8E8M0", SimplerElements::Plain(DType::Float8E8M0FNU)),
         ("FP4E2M1", SimplerElements::Pairs(DType::Float4E2M1)),
     ];
 
@@ -185,8 +186,7 @@ impl SimplerElements {
     }
 }
 
-/// `simpler`'s number for bytes with the exponents of block scales. It is the only dtype of its dumps that
-/// tensortap does not have.
+/// `simpler`'s number for the exponents of block scales.
 const SIMPLER_FP8E8M0: u8 = 13;
 
 /// `simpler`'s number for bytes that hold two 4-bit values.
@@ -208,7 +208,15 @@ pub const fn simpler_dtype(dtype: DType) -> Option<u8> {
         DType::UInt32 => 10,
         DType::Bool => 11,
         DType::Float8E4M3FN => 12,
-        DType::Float64 | DType::Float8E5M2 | DType::Float4E2M1 | DType::Int4 => return None,
+        DType::Float8E8M0FNU => SIMPLER_FP8E8M0,
+        DType::Float64
+        | DType::Float8E5M2
+        | DType::Float8E4M3FNUZ
+        | DType::Float8E5M2FNUZ
+        | DType::Float4E2M1
+        | DType::Int4
+        | DType::Complex64
+        | DType::Complex128 => return None,
     })
 }
 
@@ -279,6 +287,9 @@ mod tests {
         let dtype = |desc: &TensorDesc| SimplerTensor::of(desc).unwrap().dtype;
         assert_eq!((dtype(&scales), dtype(&view(DType::UInt8, 0, &[4], &[1]))), (13, 5));
         assert_eq!(dtype(&view(DType::Float8E4M3FN, 0, &[4], &[1])), 12);
+        assert_eq!(dtype(&view(DType::Float8E8M0FNU, 0, &[4], &[1])), 13);
+        let scales = SimplerElements::of_name("FP8E8M0");
+        assert_eq!(scales, Some(SimplerElements::Plain(DType::Float8E8M0FNU)));
         for dtype in DType::ALL {
             assert_eq!(SimplerElements::of_name(dtype.name()), Some(SimplerElements::Plain(dtype)));
         }

@@ -22,7 +22,7 @@ pub enum GeometryError {
         /// Length of the strides.
         strides_len: usize,
     },
-    /// The element width is not 4, 8, 16, 32 or 64 bits.
+    /// The element width is not 4, 8, 16, 32, 64 or 128 bits.
     UnsupportedElemBits {
         /// Requested width.
         elem_bits: u32,
@@ -119,7 +119,7 @@ impl fmt::Display for GeometryError {
                 write!(f, "shape has {shape_len} dimensions but strides {strides_len}: give one stride each")
             }
             Self::UnsupportedElemBits { elem_bits } => {
-                write!(f, "elements of {elem_bits} bits: use 4, 8, 16, 32 or 64")
+                write!(f, "elements of {elem_bits} bits: use 4, 8, 16, 32, 64 or 128")
             }
             Self::NumelOverflow => {
                 write!(f, "the number of elements does not fit in 64 bits: use a smaller shape")

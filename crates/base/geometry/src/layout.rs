@@ -47,7 +47,8 @@ fn dense_inner(shape: &[u64], strides: &[i64]) -> (usize, u64) {
 #[inline]
 #[must_use]
 pub fn dense_bytes(shape: &[u64], strides: &[i64], start_offset: u64, elem_bits: u32) -> Option<Range<u64>> {
-    if !matches!(elem_bits, 8 | 16 | 32 | 64) || shape.len() != strides.len() || shape.len() > MAX_DIMS {
+    if !matches!(elem_bits, 8 | 16 | 32 | 64 | 128) || shape.len() != strides.len() || shape.len() > MAX_DIMS
+    {
         return None;
     }
     let mut numel = 1_u64;
@@ -114,7 +115,7 @@ impl Layout {
         if strides.len() != ndims {
             return Err(GeometryError::RankMismatch { shape_len: ndims, strides_len: strides.len() });
         }
-        if !matches!(elem_bits, 4 | 8 | 16 | 32 | 64) {
+        if !matches!(elem_bits, 4 | 8 | 16 | 32 | 64 | 128) {
             return Err(GeometryError::UnsupportedElemBits { elem_bits });
         }
         let numel = checked_numel(shape)?;

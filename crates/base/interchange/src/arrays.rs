@@ -43,6 +43,8 @@ pub struct NamedArray {
     bytes: u64,
     /// Size of an element in the file, in bytes.
     width: usize,
+    /// Size of a number in the file: of a part of a complex number, otherwise of an element.
+    part_width: usize,
     order: Order,
     bytes_at: ByteSource,
 }
@@ -149,7 +151,9 @@ impl NamedArray {
             return Err(InterchangeError::Short { path: path.into(), name, need, have });
         }
         let width = dtype.bits().div_ceil(8) as usize;
-        Ok(NamedArray { name, dtype, shape, path: path.into(), bytes: need, width, order, bytes_at })
+        let part_width = dtype.part().bits().div_ceil(8) as usize;
+        let path = path.into();
+        Ok(NamedArray { name, dtype, shape, path, bytes: need, width, part_width, order, bytes_at })
     }
 
     /// Size of the content in bytes.
@@ -186,7 +190,10 @@ impl NamedArray {
         content.try_reserve_exact(length).map_err(|_| no_memory())?;
         content.resize(length, 0);
         self.read_stored(0, &mut content)?;
-        Ok(if self.order.is_ours() { content } else { self.order.to_ours(content, self.width, &self.shape) })
+        if self.order.is_ours() {
+            return Ok(content);
+        }
+        Ok(self.order.to_ours(content, self.width, self.part_width, &self.shape))
     }
 
     /// Reads a part of the content. If the array is compressed or in another order, this reads all of it.

@@ -10,7 +10,7 @@ use tensortap_abi::DType;
 use crate::InterchangeError;
 use crate::arrays::NamedArray;
 use crate::error::AtPath;
-use crate::storage::{content_bytes, numpy_storage};
+use crate::storage::{content_bytes, numpy_storage, safetensors_storage};
 
 /// Name of the manifest file.
 pub const EXPORT_MANIFEST_FILE: &str = "tensortap_export.json";
@@ -120,7 +120,8 @@ impl TrueType {
 pub(crate) fn restore(array: &mut NamedArray, meaning: Option<&TrueType>) {
     let Some(TrueType { dtype, shape }) = meaning else { return };
     let Some(dtype) = DType::parse(dtype) else { return };
-    let stands_in = array.dtype != dtype && numpy_storage(dtype, shape).dtype == array.dtype;
+    let stored = [numpy_storage(dtype, shape), safetensors_storage(dtype, shape)];
+    let stands_in = array.dtype != dtype && stored.iter().any(|stored| stored.dtype == array.dtype);
     if stands_in && content_bytes(dtype, shape) == Some(array.bytes()) {
         array.dtype = dtype;
         array.shape.clone_from(shape);

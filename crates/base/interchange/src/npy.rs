@@ -168,7 +168,7 @@ mod tests {
             decode(&header(1, &format!("{{'descr': {descr}, 'fortran_order': False, 'shape': (1,)}}")))
                 .unwrap_err()
         };
-        assert_eq!(refusal("'<c8'"), NpyRefusal::DType("<c8".into()));
+        assert_eq!(refusal("'<c32'"), NpyRefusal::DType("<c32".into()));
         assert_eq!(refusal("'|O'"), NpyRefusal::DType("|O".into()));
         assert_eq!(refusal("[('a', '<f4')]"), NpyRefusal::DType("a structure".into()));
         assert!(matches!(refusal("4"), NpyRefusal::Damaged(_)));

@@ -14,12 +14,12 @@ impl Order {
         self == Order::default()
     }
 
-    /// Converts the whole content of an array to row-major little endian. `width` is the element size in
-    /// bytes.
-    pub(crate) fn to_ours(self, content: Vec<u8>, width: usize, shape: &[u64]) -> Vec<u8> {
+    /// Converts the whole content of an array to row-major little endian. `width` is the element size in bytes,
+    /// and `part_width` that of the parts of a complex number, which are each in the byte order of the file.
+    pub(crate) fn to_ours(self, content: Vec<u8>, width: usize, part_width: usize, shape: &[u64]) -> Vec<u8> {
         let mut content = content;
         if self.big_endian {
-            content.chunks_exact_mut(width).for_each(<[u8]>::reverse);
+            content.chunks_exact_mut(part_width).for_each(<[u8]>::reverse);
         }
         if self.fortran && shape.len() > 1 { to_row_major(&content, width, shape) } else { content }
     }
@@ -62,7 +62,15 @@ mod tests {
         let content: Vec<u8> = [0_u16, 3, 1, 4, 2, 5].iter().flat_map(|value| value.to_be_bytes()).collect();
         let expected: Vec<u8> = (0_u16..6).flat_map(u16::to_le_bytes).collect();
         let order = Order { fortran: true, big_endian: true };
-        assert_eq!(order.to_ours(content, 2, &[2, 3]), expected);
+        assert_eq!(order.to_ours(content, 2, 2, &[2, 3]), expected);
+    }
+
+    #[test]
+    fn the_parts_of_a_complex_number_keep_their_order() {
+        let big: Vec<u8> = [1.0_f32, 2.0, 3.0, 4.0].map(f32::to_be_bytes).concat();
+        let little: Vec<u8> = [1.0_f32, 2.0, 3.0, 4.0].map(f32::to_le_bytes).concat();
+        let order = Order { fortran: false, big_endian: true };
+        assert_eq!(order.to_ours(big, 8, 4, &[2]), little);
     }
 
     #[test]
@@ -73,7 +81,7 @@ mod tests {
         (0..4).for_each(|k| (0..3).for_each(|j| (0..2).for_each(|i| columns.push(at(i, j, k)))));
         (0..2).for_each(|i| (0..3).for_each(|j| (0..4).for_each(|k| rows.push(at(i, j, k)))));
         let order = Order { fortran: true, big_endian: false };
-        assert_eq!(order.to_ours(columns, 1, &[2, 3, 4]), rows);
-        assert_eq!(order.to_ours(Vec::new(), 1, &[2, 0, 4]), Vec::<u8>::new());
+        assert_eq!(order.to_ours(columns, 1, 1, &[2, 3, 4]), rows);
+        assert_eq!(order.to_ours(Vec::new(), 1, 1, &[2, 0, 4]), Vec::<u8>::new());
     }
 }

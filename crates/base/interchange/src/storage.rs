@@ -23,11 +23,13 @@ pub fn numpy_storage(dtype: DType, shape: &[u64]) -> StoredType {
     match (dtype.npy_descr(), dtype.bits()) {
         (None, 16) => StoredType { dtype: DType::UInt16, shape: shape.into() },
         (None, 8) => StoredType { dtype: DType::UInt8, shape: shape.into() },
+        (Some(_), _) => StoredType { dtype, shape: shape.into() },
         _ => safetensors_storage(dtype, shape),
     }
 }
 
-/// Storage in `.safetensors`, which has all dtypes except for the 4-bit ones.
+/// Storage in `.safetensors`, which has all dtypes except for the 4-bit ones, stored as in `.npy`, and
+/// `complex128`, stored as `float64` with a last dimension of 2: real and imaginary part.
 #[must_use]
 pub fn safetensors_storage(dtype: DType, shape: &[u64]) -> StoredType {
     if dtype.bits() < 8 {
@@ -35,6 +37,10 @@ pub fn safetensors_storage(dtype: DType, shape: &[u64]) -> StoredType {
             dtype: DType::UInt8,
             shape: vec![content_bytes(dtype, shape).unwrap_or(u64::MAX)],
         };
+    }
+    if dtype == DType::Complex128 {
+        let shape = shape.iter().copied().chain([dtype.parts().into()]).collect();
+        return StoredType { dtype: dtype.part(), shape };
     }
     StoredType { dtype, shape: shape.into() }
 }

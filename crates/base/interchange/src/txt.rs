@@ -54,7 +54,7 @@ impl ElementPacker {
         ElementPacker { dtype, bytes: Vec::new(), count: 0 }
     }
 
-    pub(crate) fn push(&mut self, bits: u64) {
+    pub(crate) fn push(&mut self, bits: u128) {
         let word = bits.to_le_bytes();
         match (self.dtype.bits(), self.bytes.last_mut()) {
             (4, Some(last)) if self.count % 2 == 1 => *last |= word[0] << 4,

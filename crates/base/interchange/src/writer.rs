@@ -3,6 +3,7 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::Path;
 
 use tensortap_abi::DType;
+use tensortap_values::{element_bits, elements_in};
 
 use crate::error::AtPath;
 use crate::storage::content_bytes;
@@ -193,23 +194,22 @@ pub(crate) fn each_element(
     head: &ArrayHead<'_>,
     content: &dyn Content,
     buffer: &mut Vec<u8>,
-    mut each: impl FnMut(u64) -> Result<(), InterchangeError>,
+    mut each: impl FnMut(u128) -> Result<(), InterchangeError>,
 ) -> Result<(), InterchangeError> {
     let total = check_size(head, content)?;
     let mut left = crate::storage::numel(head.shape).unwrap_or(u64::MAX);
     buffer.resize(buffer.len().max(PIECE_BYTES), 0);
     let mut offset = 0;
-    let mut patterns = [0; 512];
     while offset < total {
         let bytes = usize::try_from(total - offset).map_or(PIECE_BYTES, |left| left.min(PIECE_BYTES));
         let piece = &mut buffer[..bytes];
         read(head, content, offset, piece)?;
-        for block in piece.chunks(patterns.len() * head.dtype.bits() as usize / 8) {
-            let decoded = tensortap_values::decode_bits(head.dtype, block, &mut patterns);
-            // The byte of a last odd 4-bit element has an unused half.
-            let count = usize::try_from(left).map_or(decoded, |left| left.min(decoded));
-            left -= count as u64;
-            patterns[..count].iter().try_for_each(|bits| each(*bits))?;
+        let held = elements_in(head.dtype, bytes);
+        // The byte of a last odd 4-bit element has an unused half.
+        let count = usize::try_from(left).map_or(held, |left| left.min(held));
+        left -= count as u64;
+        for position in 0..count {
+            each(element_bits(head.dtype, piece, position).unwrap_or_default())?;
         }
         offset += bytes as u64;
     }

@@ -48,7 +48,7 @@ impl RuleBook {
         if self.profile == Profile::BitExact && !is_replaced() {
             return Rule::bitexact(dtype);
         }
-        let given = (self.rtol.is_some() || self.atol.is_some()) && dtype.is_float();
+        let given = (self.rtol.is_some() || self.atol.is_some()) && dtype.part().is_float();
         if given {
             return Rule::close(dtype, self.rtol.unwrap_or(0.0), self.atol.unwrap_or(0.0));
         }

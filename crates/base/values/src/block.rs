@@ -3,9 +3,11 @@
 
 use tensortap_abi::{DType, DTypeKind, FloatFormat, TopExponent};
 
-use crate::convert::{from_f64, mask};
+use crate::convert::from_f64;
 use crate::hot::{Bf16, F16, F32, HotFloat};
-use crate::small_float::{E2M1_VALUES, E4M3FN_VALUES, E5M2_VALUES};
+use crate::small_float::{
+    E2M1_VALUES, E4M3FN_VALUES, E4M3FNUZ_VALUES, E5M2_VALUES, E5M2FNUZ_VALUES, E8M0FNU_VALUES,
+};
 use crate::vector::{Level, Work};
 
 /// Number of whole elements in this many bytes; a byte has two 4-bit elements.
@@ -18,7 +20,7 @@ pub const fn elements_in(dtype: DType, bytes: usize) -> usize {
 }
 
 /// Decodes elements as `f64`, as many as fit in both slices, and returns their number. 64-bit integers are
-/// rounded.
+/// rounded. A complex number becomes two numbers, its real and its imaginary part.
 ///
 /// ```
 /// use tensortap_abi::DType;
@@ -52,7 +54,7 @@ impl Work for DecodeBlock<'_> {
 }
 
 /// Encodes numbers as packed elements, each the [nearest](from_f64), as many as fit in both slices, and
-/// returns their number. After an odd number of 4-bit elements, the upper half of the last byte is zero.
+/// returns their number. A complex number is encoded from two numbers, its real and its imaginary part. After an odd number of 4-bit elements, the upper half of the last byte is zero.
 ///
 /// ```
 /// use tensortap_abi::DType;
@@ -62,6 +64,7 @@ impl Work for DecodeBlock<'_> {
 /// assert_eq!(bytes, [0xf1, 0x07]);
 /// ```
 pub fn encode_block(dtype: DType, values: &[f64], bytes: &mut [u8]) -> usize {
+    let dtype = dtype.part();
     let count = values.len().min(elements_in(dtype, bytes.len()));
     if dtype.bits() == 4 {
         let nibble = |value: f64| from_f64(dtype, value).to_le_bytes()[0] & 0xf;
@@ -86,7 +89,8 @@ pub(crate) trait ElementPass {
     fn over_nibbles(self, bytes: &[u8], value: impl Fn(u8) -> f64) -> Self::Output;
 }
 
-/// Runs a pass over the elements of a dtype. The only place that knows how each dtype is decoded.
+/// Runs a pass over the elements of a dtype, or over their parts. The only place that knows how each dtype is
+/// decoded.
 #[inline(always)]
 pub(crate) fn each_decoded<P: ElementPass>(dtype: DType, bytes: &[u8], pass: P) -> P::Output {
     #[inline(always)]
@@ -94,12 +98,15 @@ pub(crate) fn each_decoded<P: ElementPass>(dtype: DType, bytes: &[u8], pass: P) 
         bytes.as_chunks().0
     }
     match dtype {
-        DType::Float64 => pass.over(of(bytes), f64::from_le_bytes),
-        DType::Float32 => pass.over(of(bytes), F32::value),
+        DType::Float64 | DType::Complex128 => pass.over(of(bytes), f64::from_le_bytes),
+        DType::Float32 | DType::Complex64 => pass.over(of(bytes), F32::value),
         DType::Float16 => pass.over(of(bytes), F16::value),
         DType::BFloat16 => pass.over(of(bytes), Bf16::value),
         DType::Float8E4M3FN => pass.over(of(bytes), |[b]| E4M3FN_VALUES[usize::from(b)].into()),
         DType::Float8E5M2 => pass.over(of(bytes), |[b]| E5M2_VALUES[usize::from(b)].into()),
+        DType::Float8E4M3FNUZ => pass.over(of(bytes), |[b]| E4M3FNUZ_VALUES[usize::from(b)].into()),
+        DType::Float8E5M2FNUZ => pass.over(of(bytes), |[b]| E5M2FNUZ_VALUES[usize::from(b)].into()),
+        DType::Float8E8M0FNU => pass.over(of(bytes), |[b]| E8M0FNU_VALUES[usize::from(b)].into()),
         DType::Float4E2M1 => pass.over_nibbles(bytes, |n| E2M1_VALUES[usize::from(n)].into()),
         #[expect(clippy::cast_precision_loss, reason = "documented")]
         DType::Int64 => pass.over(of(bytes), |b| i64::from_le_bytes(b) as f64),
@@ -138,9 +145,10 @@ impl ElementPass for Store<'_> {
     }
 }
 
-/// Bit patterns of elements, as many as fit in both slices; returns their number.
+/// Bit patterns of elements, or of the parts of complex numbers, as many as fit in both slices; returns their
+/// number.
 pub fn decode_bits(dtype: DType, bytes: &[u8], patterns: &mut [u64]) -> usize {
-    match dtype.bits() {
+    match dtype.part().bits() {
         64 => each(bytes, patterns, u64::from_le_bytes),
         32 => each(bytes, patterns, |b| u32::from_le_bytes(b).into()),
         16 => each(bytes, patterns, |b| u16::from_le_bytes(b).into()),
@@ -182,16 +190,16 @@ pub fn decode_unsigned(dtype: DType, bytes: &[u8], values: &mut [u64]) -> Option
 /// assert_eq!(element_bits(DType::UInt16, &[0x21, 0x43], 1), None);
 /// ```
 #[must_use]
-pub fn element_bits(dtype: DType, bytes: &[u8], position: usize) -> Option<u64> {
+pub fn element_bits(dtype: DType, bytes: &[u8], position: usize) -> Option<u128> {
     if dtype.bits() == 4 {
         let byte = bytes.get(position / 2)?;
-        return Some(u64::from(byte >> (4 * (position % 2))) & mask(dtype));
+        return Some(u128::from(byte >> (4 * (position % 2)) & 0xf));
     }
     let width = dtype.bits() as usize / 8;
     let element = bytes.get(position.checked_mul(width)?..)?.get(..width)?;
-    let mut word = [0; 8];
+    let mut word = [0; 16];
     word[..width].copy_from_slice(element);
-    Some(u64::from_le_bytes(word))
+    Some(u128::from_le_bytes(word))
 }
 
 /// Replaces the element at a position; returns whether there is one.
@@ -203,7 +211,7 @@ pub fn element_bits(dtype: DType, bytes: &[u8], position: usize) -> Option<u64> 
 /// assert!(put_element_bits(DType::Int4, &mut bytes, 3, 0xf) && !put_element_bits(DType::Int4, &mut bytes, 4, 0));
 /// assert_eq!(bytes, [0x21, 0xf3]);
 /// ```
-pub fn put_element_bits(dtype: DType, bytes: &mut [u8], position: usize, bits: u64) -> bool {
+pub fn put_element_bits(dtype: DType, bytes: &mut [u8], position: usize, bits: u128) -> bool {
     let word = bits.to_le_bytes();
     if dtype.bits() == 4 {
         let Some(byte) = bytes.get_mut(position / 2) else { return false };
@@ -232,6 +240,7 @@ pub fn any_nan(dtype: DType, bytes: &[u8]) -> bool {
             elements.iter().fold(false, |found, &element| found | is_nan(element))
         })
     }
+    let dtype = dtype.part();
     let DTypeKind::Float(FloatFormat { mantissa_bits, exponent_bits, top }) = dtype.kind() else {
         return false;
     };
@@ -239,6 +248,8 @@ pub fn any_nan(dtype: DType, bytes: &[u8]) -> bool {
     let mantissa_max = match top {
         TopExponent::Ieee => 0,
         TopExponent::OneNan => (1_u64 << mantissa_bits) - 2,
+        TopExponent::NegativeZeroNan => return any(bytes, |[b]| b == 0x80),
+        TopExponent::PowerOfTwo => return any(bytes, |[b]| b == 0xff),
         TopExponent::Finite => return false,
     };
     let greatest = ((1_u64 << exponent_bits) - 1) << mantissa_bits | mantissa_max;
@@ -285,6 +296,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::convert::{mask, wide_mask};
     use crate::{Value, to_f64};
 
     #[test]
@@ -303,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_nan_is_found_at_any_position_with_any_sign() {
-        for dtype in DType::ALL.into_iter().filter(|dtype| dtype.bits() >= 8) {
+        for dtype in DType::ALL.into_iter().filter(|dtype| dtype.bits() >= 8 && !dtype.is_complex()) {
             let width = dtype.bits() as usize / 8;
             // Every pattern of the two highest bytes, with all other bits zero and with the lowest bit set.
             for high in 0..=u16::MAX {
@@ -318,12 +330,34 @@ mod tests {
                     assert_eq!(any_nan(dtype, &element), expected, "{dtype} {element:02x?}");
                 }
             }
-            let mut many = vec![0; 5000 * width];
+            let mut many = vec![0_u8; 5000 * width];
             assert!(!any_nan(dtype, &many));
-            many[4999 * width..].fill(0xff);
+            let is_negative_zero = matches!(dtype.kind(), DTypeKind::Float(format) if format.top == TopExponent::NegativeZeroNan);
+            many[4999 * width..].fill(if is_negative_zero { 0x80 } else { 0xff });
             assert_eq!(any_nan(dtype, &many), dtype.has_nan(), "{dtype}");
         }
         assert!(!any_nan(DType::Float4E2M1, &[0xff; 16]) && !any_nan(DType::Int4, &[0xff; 16]));
+    }
+
+    #[test]
+    fn complex_numbers_are_two_floats_each() {
+        let bytes: Vec<u8> = [1.0_f32, -2.0, f32::NAN, 0.5].map(f32::to_le_bytes).concat();
+        let mut values = [9.0; 5];
+        assert_eq!(decode_block(DType::Complex64, &bytes, &mut values), 4);
+        assert!(values[..2] == [1.0, -2.0] && values[2].is_nan() && values[3..] == [0.5, 9.0]);
+        assert_eq!(elements_in(DType::Complex64, 17), 2);
+        assert_eq!(element_bits(DType::Complex64, &bytes, 0), Some(0xc000_0000_3f80_0000));
+        assert_eq!(element_bits(DType::Complex64, &bytes, 2), None);
+        assert!(any_nan(DType::Complex64, &bytes) && !any_nan(DType::Complex64, &bytes[..8]));
+        let mut wide = [0; 32];
+        assert_eq!(encode_block(DType::Complex128, &[1.5, -0.25, 3.0], &mut wide), 3);
+        let expected = u128::from(1.5_f64.to_bits()) | u128::from((-0.25_f64).to_bits()) << 64;
+        assert_eq!(element_bits(DType::Complex128, &wide, 0), Some(expected));
+        assert_eq!(Value::decode(DType::Complex128, expected), Value::Complex(1.5, -0.25));
+        assert_eq!(Value::Complex(1.5, -0.25).to_f64().is_nan(), true);
+        let mut values = [0.0; 4];
+        assert_eq!(decode_block(DType::Complex128, &wide, &mut values), 4);
+        assert_eq!(values, [1.5, -0.25, 3.0, 0.0]);
     }
 
     proptest! {
@@ -333,19 +367,22 @@ mod tests {
             bytes in prop::collection::vec(any::<u8>(), 0..300),
             room in 0..400usize,
         ) {
-            let count = room.min(elements_in(dtype, bytes.len()));
-            let patterns: Vec<u64> = (0..count).map(|at| element_bits(dtype, &bytes, at).unwrap()).collect();
+            // A complex number is decoded as two numbers.
+            let part = dtype.part();
+            let count = room.min(elements_in(part, bytes.len()));
+            let pattern = |at| u64::try_from(element_bits(part, &bytes, at).unwrap()).unwrap();
+            let patterns: Vec<u64> = (0..count).map(pattern).collect();
             let mut values = vec![0.0; room];
             prop_assert_eq!(decode_block(dtype, &bytes, &mut values), count);
             let same = |a: f64, b: f64| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
-            let all = values.iter().zip(&patterns).all(|(value, bits)| same(*value, to_f64(dtype, *bits)));
+            let all = values.iter().zip(&patterns).all(|(value, bits)| same(*value, to_f64(part, *bits)));
             prop_assert!(all, "{}: {:?}", dtype, values);
             let mut raw = vec![0; room];
             prop_assert_eq!(decode_bits(dtype, &bytes, &mut raw), count);
             prop_assert_eq!(&raw[..count], &patterns[..]);
             for (at, bits) in patterns.iter().enumerate() {
                 let (mut signed, mut unsigned) = (vec![0; room], vec![0; room]);
-                match Value::decode(dtype, *bits) {
+                match Value::decode(part, u128::from(*bits)) {
                     Value::Int(value) => {
                         prop_assert_eq!(decode_signed(dtype, &bytes, &mut signed), Some(count));
                         prop_assert_eq!(signed[at], value);
@@ -358,6 +395,7 @@ mod tests {
                         prop_assert_eq!(decode_unsigned(dtype, &bytes, &mut unsigned), Some(count));
                         prop_assert_eq!(unsigned[at], u64::from(value));
                     }
+                    Value::Complex(..) => prop_assert!(false, "a part is not complex"),
                     Value::Float(_) => {
                         prop_assert_eq!(decode_signed(dtype, &bytes, &mut signed), None);
                         prop_assert_eq!(decode_unsigned(dtype, &bytes, &mut unsigned), None);
@@ -373,17 +411,21 @@ mod tests {
             bytes in prop::collection::vec(any::<u8>(), 0..64),
             odd in any::<bool>(),
         ) {
-            let numel = elements_in(dtype, bytes.len()).saturating_sub(usize::from(odd));
+            let part = dtype.part();
+            let numel = elements_in(part, bytes.len()).saturating_sub(usize::from(odd));
             let mut values = vec![0.0; numel];
             decode_block(dtype, &bytes, &mut values);
-            let mut again = vec![0xa5; (numel * dtype.bits() as usize).div_ceil(8)];
+            let mut again = vec![0xa5; (numel * part.bits() as usize).div_ceil(8)];
             prop_assert_eq!(encode_block(dtype, &values, &mut again), numel);
             for (position, value) in values.iter().enumerate() {
+                let bits = element_bits(part, &again, position).unwrap();
+                prop_assert_eq!(bits, u128::from(from_f64(part, *value) & mask(part)), "{} {}", dtype, position);
+            }
+            for position in 0..elements_in(dtype, again.len()).min(numel) {
                 let bits = element_bits(dtype, &again, position).unwrap();
-                prop_assert_eq!(bits, from_f64(dtype, *value) & mask(dtype), "{} {}", dtype, position);
                 let mut put = again.clone();
                 prop_assert!(put_element_bits(dtype, &mut put, position, !bits));
-                prop_assert_eq!(element_bits(dtype, &put, position), Some(!bits & mask(dtype)));
+                prop_assert_eq!(element_bits(dtype, &put, position), Some(!bits & wide_mask(dtype)));
                 prop_assert!(put_element_bits(dtype, &mut put, position, bits));
                 prop_assert_eq!(&put, &again, "the other elements are unchanged");
             }

@@ -5,21 +5,28 @@ use tensortap_abi::DType;
 use crate::small_float::SmallFloat;
 use crate::value::Value;
 
-/// The element as `f64`: exact for every dtype but the 64-bit integers, which are rounded to nearest.
+/// The element as `f64`: exact for every dtype but the 64-bit integers, which are rounded to nearest. The
+/// parts of complex numbers are elements of [`DType::part`].
 #[must_use]
 pub fn to_f64(dtype: DType, bits: u64) -> f64 {
-    Value::decode(dtype, bits).to_f64()
+    Value::decode(dtype, bits.into()).to_f64()
 }
 
-/// Bits of the element nearest to a number, ties to even, in one rounding.
+/// Bits of the element nearest to a number, ties to even, in one rounding. A complex number gets the imaginary
+/// part 0.
 ///
 /// | dtype | beyond the greatest value | infinity | NaN |
 /// | --- | --- | --- | --- |
 /// | `float64` to `bfloat16`, `float8_e5m2` | infinity | infinity | quiet NaN, sign kept |
 /// | `float8_e4m3fn` | greatest value (448) | NaN | NaN, sign kept |
+/// | `float8_e4m3fnuz`, `float8_e5m2fnuz` | greatest value (240, 57344) | NaN | NaN, without a sign |
+/// | `float8_e8m0fnu` | greatest value (2^127) | NaN | NaN |
 /// | `float4_e2m1` | greatest value (6) | greatest value | greatest value |
 /// | integers | greatest or least value | same | 0 |
 /// | `bool` | true | true | true |
+///
+/// Negative zero becomes zero in `float8_e4m3fnuz` and `float8_e5m2fnuz`. In `float8_e8m0fnu`, zero becomes the
+/// least value (2^-127) and a negative number becomes NaN.
 ///
 /// ```
 /// use tensortap_abi::DType;
@@ -30,6 +37,7 @@ pub fn to_f64(dtype: DType, bits: u64) -> f64 {
 /// ```
 #[must_use]
 pub fn from_f64(dtype: DType, value: f64) -> u64 {
+    let dtype = dtype.part();
     if let Some(small) = SmallFloat::of(dtype) {
         return small.encode(value);
     }
@@ -58,9 +66,14 @@ fn signed(dtype: DType, value: f64) -> u64 {
     (libm::rint(value) as i64).clamp(-greatest - 1, greatest).cast_unsigned() & mask(dtype)
 }
 
-/// The bits that an element of a dtype uses.
+/// The bits that an element of a dtype of at most 64 bits uses.
 pub(crate) const fn mask(dtype: DType) -> u64 {
     u64::MAX >> (64 - dtype.bits())
+}
+
+/// The bits that an element of any dtype uses.
+pub(crate) const fn wide_mask(dtype: DType) -> u128 {
+    u128::MAX >> (128 - dtype.bits())
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@
 //!
 //! let tenth = Element::parse(DType::Float16, "0.1").unwrap();
 //! assert_eq!((tenth.bits, tenth.to_string().as_str()), (0x2e66, "0.1"));
-//! assert_eq!(ulp_distance(DType::Float16, tenth.bits, 0x2e60), Some(6));
+//! assert_eq!(ulp_distance(DType::Float16, 0x2e66, 0x2e60), Some(6));
 //! assert_eq!(ordinal(DType::Float16, 0x7e00), None, "NaN has no place among the numbers");
 //! ```
 #![no_std]

@@ -7,15 +7,19 @@ use crate::value::{Value, sign_extend};
 
 /// The position of an element among the values of its dtype. Greater values have greater positions, neighbors
 /// differ by one, and both zeros of a float share a position. Infinity follows the greatest finite value.
-/// `None` for NaN.
+/// `None` for NaN and for complex numbers, which have no order.
 ///
-/// Positions are only comparable within a dtype. Those of `uint64` start at `i64::MIN`; for all others, zero
-/// is at 0.
+/// Positions are only comparable within a dtype. Those of `uint64` start at `i64::MIN`, and those of
+/// `float8_e8m0fnu` at 0 for 2^-127; for all others, zero is at 0.
 #[must_use]
 pub fn ordinal(dtype: DType, bits: u64) -> Option<i64> {
+    if dtype.is_complex() {
+        return None;
+    }
     let low = bits & mask(dtype);
-    match Value::decode(dtype, bits) {
+    match Value::decode(dtype, bits.into()) {
         Value::Float(value) if value.is_nan() => None,
+        Value::Float(_) if dtype == DType::Float8E8M0FNU => Some(low.cast_signed()),
         Value::Float(_) => {
             let magnitude = (low & (mask(dtype) >> 1)).cast_signed();
             Some(if low > mask(dtype) >> 1 { -magnitude } else { magnitude })
@@ -24,6 +28,7 @@ pub fn ordinal(dtype: DType, bits: u64) -> Option<i64> {
         Value::UInt(value) if dtype == DType::UInt64 => Some((value ^ 1 << 63).cast_signed()),
         Value::UInt(value) => Some(value.cast_signed()),
         Value::Bool(value) => Some(value.into()),
+        Value::Complex(..) => None,
     }
 }
 

@@ -8,6 +8,9 @@ pub(crate) struct SmallFloat(FloatFormat);
 
 pub(crate) static E4M3FN_VALUES: [f32; 256] = table(DType::Float8E4M3FN);
 pub(crate) static E5M2_VALUES: [f32; 256] = table(DType::Float8E5M2);
+pub(crate) static E4M3FNUZ_VALUES: [f32; 256] = table(DType::Float8E4M3FNUZ);
+pub(crate) static E5M2FNUZ_VALUES: [f32; 256] = table(DType::Float8E5M2FNUZ);
+pub(crate) static E8M0FNU_VALUES: [f32; 256] = table(DType::Float8E8M0FNU);
 pub(crate) static E2M1_VALUES: [f32; 16] = table(DType::Float4E2M1);
 
 const F32_MANTISSA_BITS: u32 = 23;
@@ -41,9 +44,12 @@ impl SmallFloat {
     /// Decodes bits. Every value of these formats is also an `f32`.
     pub(crate) const fn decode(&self, bits: u16) -> f32 {
         let bits = bits as u32;
+        if let TopExponent::PowerOfTwo = self.0.top {
+            return power_of_two_f32(bits);
+        }
         let exponent_max = (1 << self.0.exponent_bits) - 1;
         let mantissa_max = (1 << self.0.mantissa_bits) - 1;
-        let bias = exponent_max / 2;
+        let bias = self.0.bias();
         let sign = bits >> (self.0.exponent_bits + self.0.mantissa_bits) & 1;
         let exponent = bits >> self.0.mantissa_bits & exponent_max;
         let mantissa = bits & mantissa_max;
@@ -51,7 +57,8 @@ impl SmallFloat {
         let special = match self.0.top {
             TopExponent::Ieee => exponent == exponent_max,
             TopExponent::OneNan => exponent == exponent_max && mantissa == mantissa_max,
-            TopExponent::Finite => false,
+            TopExponent::NegativeZeroNan if bits as u64 == self.sign() => return f32::NAN,
+            TopExponent::Finite | TopExponent::NegativeZeroNan | TopExponent::PowerOfTwo => false,
         };
         let magnitude = if special {
             f32::from_bits(0xff << F32_MANTISSA_BITS | widened)
@@ -70,16 +77,26 @@ impl SmallFloat {
 
     /// Encodes the nearest value, ties to even, in one rounding.
     pub(crate) fn encode(&self, value: f64) -> u64 {
-        let sign = u64::from(value.is_sign_negative()) << (self.0.exponent_bits + self.0.mantissa_bits);
-        sign | self.magnitude(value)
+        match (self.magnitude(value), self.0.top) {
+            // No negative number has a pattern, except for a zero that rounds to the least number.
+            (_, TopExponent::PowerOfTwo) if value < 0.0 => self.nan_pattern(),
+            (magnitude, TopExponent::PowerOfTwo) => magnitude,
+            (0, TopExponent::NegativeZeroNan) => 0,
+            (magnitude, _) => magnitude | if value.is_sign_negative() { self.sign() } else { 0 },
+        }
+    }
+
+    /// The pattern of the sign.
+    const fn sign(&self) -> u64 {
+        1 << (self.0.exponent_bits + self.0.mantissa_bits)
     }
 
     fn magnitude(&self, value: f64) -> u64 {
         if value.is_nan() {
-            return self.quiet_nan().unwrap_or(self.greatest());
+            return self.nan_pattern();
         }
         if value.is_infinite() {
-            return self.infinity().or(self.quiet_nan()).unwrap_or(self.greatest());
+            return self.infinity().unwrap_or(self.nan_pattern());
         }
         let rounded = self.round(value.abs());
         if rounded <= self.greatest() { rounded } else { self.infinity().unwrap_or(self.greatest()) }
@@ -87,7 +104,10 @@ impl SmallFloat {
 
     /// The nearest pattern of a finite magnitude, as if the largest exponent were an ordinary one.
     fn round(&self, magnitude: f64) -> u64 {
-        let least_normal = 2 - (1 << (self.0.exponent_bits - 1));
+        if let TopExponent::PowerOfTwo = self.0.top {
+            return nearest_power_of_two(magnitude);
+        }
+        let least_normal = 1 - self.0.bias().cast_signed();
         let exponent = exponent_of(magnitude).max(least_normal);
         let (exponent, mantissa_bits) = (exponent, self.0.mantissa_bits.cast_signed());
         // In units of the last place: below 2^(mantissa_bits + 1), scaled without rounding.
@@ -110,25 +130,57 @@ impl SmallFloat {
         match self.0.top {
             TopExponent::Ieee => patterns - (1 << self.0.mantissa_bits) - 1,
             TopExponent::OneNan => patterns - 2,
-            TopExponent::Finite => patterns - 1,
+            TopExponent::Finite | TopExponent::NegativeZeroNan => patterns - 1,
+            TopExponent::PowerOfTwo => patterns - 2,
         }
     }
 
     const fn infinity(&self) -> Option<u64> {
         match self.0.top {
             TopExponent::Ieee => Some(self.greatest() + 1),
-            TopExponent::OneNan | TopExponent::Finite => None,
+            _ => None,
         }
+    }
+
+    /// The pattern for NaN; the greatest number of a format without NaN.
+    fn nan_pattern(&self) -> u64 {
+        self.quiet_nan().unwrap_or(self.greatest())
     }
 
     /// Pattern of the NaN that arithmetic produces, without its sign.
     pub(crate) const fn quiet_nan(&self) -> Option<u64> {
         match self.0.top {
             TopExponent::Ieee => Some(self.greatest() + 1 + (1 << (self.0.mantissa_bits - 1))),
-            TopExponent::OneNan => Some(self.greatest() + 1),
+            TopExponent::OneNan | TopExponent::PowerOfTwo | TopExponent::NegativeZeroNan => {
+                Some(self.greatest() + 1)
+            }
             TopExponent::Finite => None,
         }
     }
+}
+
+/// The value of a pattern of `float8_e8m0fnu`.
+const fn power_of_two_f32(bits: u32) -> f32 {
+    match bits {
+        0xff => f32::NAN,
+        // 2^-127, below the normal numbers of `f32`.
+        0 => f32::from_bits(1 << (F32_MANTISSA_BITS - 1)),
+        _ => f32::from_bits(bits << F32_MANTISSA_BITS),
+    }
+}
+
+/// The pattern of the power of two nearest to a finite magnitude, ties to the even pattern. It may be greater
+/// than the greatest pattern.
+fn nearest_power_of_two(magnitude: f64) -> u64 {
+    const LEAST: i32 = -127;
+    let exponent = exponent_of(magnitude);
+    if exponent < LEAST {
+        return 0;
+    }
+    // From 1 to 2.
+    let units = magnitude / power_of_two(exponent);
+    let lower = u64::from((exponent - LEAST).cast_unsigned());
+    lower + u64::from(units > 1.5 || units == 1.5 && lower % 2 == 1)
 }
 
 /// Exponent of a magnitude; for subnormals, that of the least normal number or less.

@@ -5,6 +5,10 @@
 //! infinite, the block is decoded and processed again with its own mean. That is accurate where plain sums of
 //! squares are not, and the usual case is a single loop that compiles to vector code. Elements of a byte or
 //! less are counted by pattern instead, because there are at most 256 patterns.
+//!
+//! Statistics of complex numbers are those of their parts: every real and every imaginary part is one number.
+//! Minimum and maximum of the parts bound the tolerance of every part, as those of floats do; complex numbers
+//! have no order.
 
 mod block;
 mod moments;
@@ -76,9 +80,10 @@ impl Summary {
 }
 
 impl Statistics {
-    /// Statistics for content of `numel` elements.
+    /// Statistics for content of `numel` elements. Counts of complex numbers are counts of parts.
     #[must_use]
     pub fn new(dtype: DType, numel: u64) -> Self {
+        let (dtype, numel) = (dtype.part(), numel.saturating_mul(dtype.parts().into()));
         Self {
             dtype,
             numel,

@@ -4,9 +4,9 @@ use core::fmt;
 
 use tensortap_abi::DType;
 
-use crate::convert::{from_f64, mask, to_f64};
+use crate::convert::{from_f64, mask, to_f64, wide_mask};
 use crate::small_float::SmallFloat;
-use crate::value::Value;
+use crate::value::{Value, parts};
 
 /// Digits that distinguish all numbers of 16 bits or less.
 const SMALL_FLOAT_DIGITS: usize = 5;
@@ -17,6 +17,7 @@ const WHOLE_LIMIT: f64 = 131_072.0;
 ///
 /// Special values are spelled as in JSON: `NaN`, `Infinity`, `-Infinity`. A NaN other than the one that
 /// arithmetic produces includes its bits, `NaN(0x7f800001)`; so does a true `bool` other than 1, `1(0x02)`.
+/// A complex number is written as in Python: `1+2j`.
 ///
 /// ```
 /// use tensortap_abi::DType;
@@ -25,14 +26,15 @@ const WHOLE_LIMIT: f64 = 131_072.0;
 /// assert_eq!(text(DType::BFloat16, 0x3dcd), "0.1");
 /// assert_eq!(text(DType::Float32, 0xff80_0000), "-Infinity");
 /// assert_eq!(text(DType::Float32, 0x7f80_0001), "NaN(0x7f800001)");
-/// assert_eq!(text(DType::UInt64, u64::MAX), "18446744073709551615");
+/// assert_eq!(text(DType::UInt64, u64::MAX.into()), "18446744073709551615");
+/// assert_eq!(text(DType::Complex64, 0xc000_0000_3fc0_0000), "1.5-2j");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Element {
     /// Element type.
     pub dtype: DType,
-    /// Its bit pattern, in the low bits.
-    pub bits: u64,
+    /// Its bit pattern, in the low bits. The imaginary part of a complex number is above the real part.
+    pub bits: u128,
 }
 
 /// The text is not an element of the dtype.
@@ -47,6 +49,11 @@ impl Element {
     /// Parses an element. A decimal float is rounded to nearest; an integer must be in range.
     pub fn parse(dtype: DType, text: &str) -> Result<Element, ParseElementError> {
         let text = text.trim();
+        if dtype.is_complex() {
+            let expected = "a complex number such as 1+2j";
+            let bits = parse_complex(dtype, text).ok_or(ParseElementError { dtype, expected })?;
+            return Ok(Element { dtype, bits });
+        }
         let noted = text.strip_suffix(')').and_then(|text| text.split_once("(0x"));
         let bits = match noted {
             Some((word, digits)) => parse_noted(dtype, word, digits),
@@ -59,14 +66,19 @@ impl Element {
             _ if dtype.is_float() => "a number, NaN, Infinity or -Infinity",
             _ => "a whole number within its range",
         };
-        bits.map(|bits| Element { dtype, bits }).ok_or(ParseElementError { dtype, expected })
+        bits.map(|bits| Element { dtype, bits: bits.into() }).ok_or(ParseElementError { dtype, expected })
     }
 }
 
 impl fmt::Display for Element {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Element { dtype, bits } = *self;
-        match Value::decode(dtype, bits) {
+        let Element { dtype, bits: all } = *self;
+        if dtype.is_complex() {
+            return fmt_complex(f, dtype, all);
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "only complex numbers are wider")]
+        let bits = all as u64;
+        match Value::decode(dtype, all) {
             Value::Float(value) if value.is_nan() => fmt_nan(f, dtype, bits & mask(dtype)),
             Value::Float(f64::INFINITY) => f.write_str("Infinity"),
             Value::Float(f64::NEG_INFINITY) => f.write_str("-Infinity"),
@@ -75,8 +87,44 @@ impl fmt::Display for Element {
             Value::UInt(value) => write!(f, "{value}"),
             Value::Bool(value) if bits & mask(dtype) <= 1 => f.write_str(if value { "1" } else { "0" }),
             Value::Bool(_) => write!(f, "1(0x{:02x})", bits & mask(dtype)),
+            Value::Complex(..) => fmt_complex(f, dtype, all),
         }
     }
+}
+
+/// Both parts as floats, without `.0`, and the sign of the imaginary part between them.
+fn fmt_complex(f: &mut fmt::Formatter<'_>, dtype: DType, bits: u128) -> fmt::Result {
+    let [real, imaginary] = parts(dtype, bits & wide_mask(dtype));
+    let text = |bits: u64| {
+        let mut text = ShortText::default();
+        fmt::Write::write_fmt(
+            &mut text,
+            format_args!("{}", Element { dtype: dtype.part(), bits: bits.into() }),
+        )?;
+        Ok(text)
+    };
+    let (real, imaginary): (ShortText, ShortText) = (text(real)?, text(imaginary)?);
+    let whole = |text: &ShortText| text.as_str().strip_suffix(".0").unwrap_or(text.as_str()).len();
+    let (real, imaginary) = (&real.as_str()[..whole(&real)], &imaginary.as_str()[..whole(&imaginary)]);
+    let sign = if imaginary.starts_with('-') { "" } else { "+" };
+    write!(f, "{real}{sign}{imaginary}j")
+}
+
+/// Reads `1+2j`, `2j` or `1`.
+fn parse_complex(dtype: DType, text: &str) -> Option<u128> {
+    let part = |text: &str| Some(Element::parse(dtype.part(), text).ok()?.bits);
+    let Some(both) = text.strip_suffix(['j', 'J']) else { return part(text) };
+    let is_between = |(at, letter): &(usize, char)| {
+        let is_exponent =
+            both.as_bytes().get(at.wrapping_sub(1)).is_some_and(|before| matches!(before, b'e' | b'E'));
+        *at > 0 && matches!(letter, '+' | '-') && !is_exponent
+    };
+    let (real, imaginary) = match both.char_indices().rfind(is_between) {
+        Some((at, _)) => both.split_at(at),
+        None => ("0", both),
+    };
+    let imaginary = imaginary.strip_prefix('+').unwrap_or(imaginary);
+    Some(part(real)? | part(imaginary)? << dtype.part().bits())
 }
 
 fn fmt_nan(f: &mut fmt::Formatter<'_>, dtype: DType, bits: u64) -> fmt::Result {
@@ -116,10 +164,10 @@ fn rounded(value: f64, digits: usize) -> Option<f64> {
     text.as_str().parse().ok()
 }
 
-/// A text buffer without an allocator, for a sign, five digits, a point and an exponent.
+/// A text buffer without an allocator, for one float: at most a sign, 17 digits, a point and an exponent.
 #[derive(Default)]
 struct ShortText {
-    bytes: [u8; 24],
+    bytes: [u8; 32],
     length: usize,
 }
 
@@ -179,10 +227,10 @@ fn parse_integer(dtype: DType, text: &str) -> Option<u64> {
         DType::UInt64 | DType::UInt32 | DType::UInt16 | DType::UInt8 => u64::try_from(number).ok()?,
         _ => i64::try_from(number).ok()?.cast_unsigned() & mask(dtype),
     };
-    let read_back = match Value::decode(dtype, bits) {
+    let read_back = match Value::decode(dtype, bits.into()) {
         Value::Int(value) => i128::from(value),
         Value::UInt(value) => i128::from(value),
-        Value::Float(_) | Value::Bool(_) => return None,
+        Value::Float(_) | Value::Bool(_) | Value::Complex(..) => return None,
     };
     (read_back == number).then_some(bits)
 }
@@ -195,7 +243,7 @@ mod tests {
 
     use super::*;
 
-    fn assert_reads_back(dtype: DType, bits: u64) {
+    fn assert_reads_back(dtype: DType, bits: u128) {
         let text = Element { dtype, bits }.to_string();
         assert_eq!(Element::parse(dtype, &text), Ok(Element { dtype, bits }), "{dtype} {bits:#x}: {text}");
     }
@@ -203,18 +251,18 @@ mod tests {
     #[test]
     fn every_pattern_of_up_to_16_bits_reads_back() {
         for dtype in DType::ALL.into_iter().filter(|dtype| dtype.bits() <= 16) {
-            (0..=mask(dtype)).for_each(|bits| assert_reads_back(dtype, bits));
+            (0..=wide_mask(dtype)).for_each(|bits| assert_reads_back(dtype, bits));
         }
     }
 
     proptest! {
         #[test]
-        fn wide_patterns_read_back(dtype in prop::sample::select(&DType::ALL[..]), bits: u64) {
-            assert_reads_back(dtype, bits & mask(dtype));
+        fn wide_patterns_read_back(dtype in prop::sample::select(&DType::ALL[..]), bits: u128) {
+            assert_reads_back(dtype, bits & wide_mask(dtype));
         }
 
         #[test]
-        fn any_text_is_an_element_or_an_error(dtype in prop::sample::select(&DType::ALL[..]), text in "[-+0-9a-fNI.()x]{0,12}") {
+        fn any_text_is_an_element_or_an_error(dtype in prop::sample::select(&DType::ALL[..]), text in "[-+0-9a-fNI.()xj]{0,12}") {
             if let Ok(element) = Element::parse(dtype, &text) {
                 assert_reads_back(dtype, element.bits);
             }
@@ -224,7 +272,7 @@ mod tests {
     #[test]
     fn extreme_wide_floats_read_back() {
         let wide = [0.0, -0.0, f64::MIN_POSITIVE, f64::from_bits(1), f64::MAX, f64::NAN, -f64::NAN, 1e16];
-        wide.into_iter().for_each(|value| assert_reads_back(DType::Float64, value.to_bits()));
+        wide.into_iter().for_each(|value| assert_reads_back(DType::Float64, value.to_bits().into()));
         let single = [-0.0, f32::from_bits(1), f32::MAX, f32::NAN, -f32::NAN, f32::NEG_INFINITY];
         single.into_iter().for_each(|value| assert_reads_back(DType::Float32, value.to_bits().into()));
     }
@@ -240,9 +288,21 @@ mod tests {
             (DType::Float8E4M3FN, 0x7e, "448.0"),
             (DType::Float8E5M2, 0x7b, "57344.0"),
             (DType::Float4E2M1, 0x1, "0.5"),
-            (DType::Float64, 0.1_f64.to_bits(), "0.1"),
+            (DType::Float64, 0.1_f64.to_bits().into(), "0.1"),
             (DType::Int4, 0x8, "-8"),
             (DType::Bool, 1, "1"),
+            (DType::Float8E4M3FNUZ, 0x7f, "240.0"),
+            (DType::Float8E4M3FNUZ, 0x80, "NaN"),
+            (DType::Float8E8M0FNU, 0x80, "2.0"),
+            (DType::Complex64, 0x4000_0000_3f80_0000, "1+2j"),
+            (DType::Complex64, 0x8000_0000_3dcc_cccd, "0.1-0j"),
+            (DType::Complex64, 0x7fc0_0000_ff80_0000, "-Infinity+NaNj"),
+            (DType::Complex64, 0x7f80_0001_0000_0000, "0+NaN(0x7f800001)j"),
+            (
+                DType::Complex128,
+                u128::from(1e-300_f64.to_bits()) << 64 | u128::from(1e16_f64.to_bits()),
+                "1e16+1e-300j",
+            ),
         ] {
             assert_eq!(Element { dtype, bits }.to_string(), text, "{dtype}");
         }
@@ -260,6 +320,9 @@ mod tests {
             (DType::Float32, "NaN(0x3f800000)"),
             (DType::Float16, "NaN(0xfffff)"),
             (DType::Float32, ""),
+            (DType::Complex64, "1+2"),
+            (DType::Complex64, "j"),
+            (DType::Complex64, "1+2i"),
         ] {
             let error = Element::parse(dtype, text).unwrap_err().to_string();
             assert!(error.starts_with(&std::format!("not a valid {dtype} value; write ")), "{error}");

@@ -1,6 +1,6 @@
-use tensortap_abi::DType;
+use tensortap_abi::{DType, DTypeKind};
 
-use crate::convert::mask;
+use crate::convert::{mask, wide_mask};
 use crate::small_float::SmallFloat;
 
 /// The exact value of an element.
@@ -14,6 +14,8 @@ pub enum Value {
     UInt(u64),
     /// A boolean; any nonzero pattern is true.
     Bool(bool),
+    /// A complex number of any width: real and imaginary part.
+    Complex(f64, f64),
 }
 
 impl Value {
@@ -23,12 +25,18 @@ impl Value {
     /// use tensortap_abi::DType;
     /// use tensortap_values::Value;
     /// assert_eq!(Value::decode(DType::Int4, 0xf), Value::Int(-1));
-    /// assert_eq!(Value::decode(DType::UInt64, u64::MAX), Value::UInt(u64::MAX));
+    /// assert_eq!(Value::decode(DType::UInt64, u64::MAX.into()), Value::UInt(u64::MAX));
     /// assert_eq!(Value::decode(DType::Float8E5M2, 0x7b), Value::Float(57_344.0));
+    /// assert_eq!(Value::decode(DType::Complex64, 0xc000_0000_3f80_0000), Value::Complex(1.0, -2.0));
     /// ```
     #[must_use]
-    pub fn decode(dtype: DType, bits: u64) -> Value {
-        let low = bits & mask(dtype);
+    pub fn decode(dtype: DType, bits: u128) -> Value {
+        if let DTypeKind::Complex(part) = dtype.kind() {
+            let [real, imaginary] = parts(dtype, bits).map(|bits| Value::decode(part, bits.into()).to_f64());
+            return Value::Complex(real, imaginary);
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "masked to the width of the dtype")]
+        let low = bits as u64 & mask(dtype);
         #[expect(clippy::cast_possible_truncation, reason = "masked to the width of the dtype")]
         let (word, half) = (low as u32, low as u16);
         if let Some(small) = SmallFloat::of(dtype) {
@@ -43,7 +51,8 @@ impl Value {
         }
     }
 
-    /// The nearest `f64`, which is exact except for 64-bit integers beyond 2^53. A boolean is 0 or 1.
+    /// The nearest `f64`, which is exact except for 64-bit integers beyond 2^53. A boolean is 0 or 1. A complex
+    /// number that is not real has none: NaN.
     #[must_use]
     pub fn to_f64(self) -> f64 {
         match self {
@@ -53,8 +62,18 @@ impl Value {
             #[expect(clippy::cast_precision_loss, reason = "documented")]
             Value::UInt(value) => value as f64,
             Value::Bool(value) => u8::from(value).into(),
+            Value::Complex(real, 0.0) => real,
+            Value::Complex(..) => f64::NAN,
         }
     }
+}
+
+/// Bits of the real and the imaginary part of a complex number.
+#[expect(clippy::cast_possible_truncation, reason = "the halves have at most 64 bits")]
+pub(crate) const fn parts(dtype: DType, bits: u128) -> [u64; 2] {
+    let low = bits & wide_mask(dtype);
+    let part = dtype.part();
+    [low as u64 & mask(part), (low >> part.bits()) as u64 & mask(part)]
 }
 
 /// The signed integer in the low bits.

@@ -13,8 +13,8 @@ use std::{
 
 use tensortap_record::{
     ArgKind, DType, DumpLevel, DumpPolicy, DumpStage, EdgeCause, FolderOptions, KernelId, KernelInfo,
-    MAX_DIMS, MemorySpace, ModuleId, ModuleImage, ModuleKind, Operation, QueueId, RecordError, Role, ScopeId,
-    Session, SessionCounters, StepId, StringId, Task, TaskInfo, Tensor, ThreadRecorder,
+    MemorySpace, ModuleId, ModuleImage, ModuleKind, Operation, QueueId, RecordError, Role, ScopeId, Session,
+    SessionCounters, StepId, StringId, Task, TaskInfo, Tensor, ThreadRecorder,
 };
 use zerocopy::FromZeros;
 
@@ -23,7 +23,7 @@ use crate::{
     status::{self, DROPPED, FILTERED, NOT_FLUSHED, OFF, OK, answer, give, of_outcome},
     types::{
         Counts, FolderSettings, KernelArg, ModuleImageInfo, RecordedTask, ReservedSpace, TASK_HAS_PARENT,
-        TASK_MARKED, TaskDescription, VIEW_DTYPE_GUESSED, VIEW_EXTENT_GUESSED, VIEW_MARKED,
+        TASK_MARKED, TASK_REGION, TaskDescription, VIEW_DTYPE_GUESSED, VIEW_EXTENT_GUESSED, VIEW_MARKED,
         VIEW_ROLE_GUESSED, View,
     },
 };
@@ -31,7 +31,7 @@ use crate::{
 type S = *mut SessionHandle;
 type R = *mut RecorderHandle;
 
-fn bad(what: &'static str, value: u64, remedy: &'static str) -> RecordError {
+pub(crate) fn bad(what: &'static str, value: u64, remedy: &'static str) -> RecordError {
     RecordError::BadArgument { what, value, remedy }
 }
 
@@ -39,7 +39,7 @@ fn bad(what: &'static str, value: u64, remedy: &'static str) -> RecordError {
 ///
 /// # Safety
 /// It is null, or ends with a zero and does not change during the call.
-unsafe fn text<'t>(at: *const c_char) -> Cow<'t, str> {
+pub(crate) unsafe fn text<'t>(at: *const c_char) -> Cow<'t, str> {
     if at.is_null() {
         return Cow::Borrowed("");
     }
@@ -51,7 +51,7 @@ unsafe fn text<'t>(at: *const c_char) -> Cow<'t, str> {
 ///
 /// # Safety
 /// It is null, or points to a value that does not change during the call.
-unsafe fn given<'t, T>(at: *const T, what: &'static str) -> Result<&'t T, RecordError> {
+pub(crate) unsafe fn given<'t, T>(at: *const T, what: &'static str) -> Result<&'t T, RecordError> {
     // SAFETY: the caller's promise.
     unsafe { at.as_ref() }.ok_or_else(|| bad(what, 0, "it must not be NULL"))
 }
@@ -167,7 +167,7 @@ pub(crate) unsafe extern "C" fn recorder_close(r: R) -> c_int {
 /// # Safety
 /// `thread` or `recorder_open` returned it, and no other thread uses it during the call.
 #[inline]
-unsafe fn recorder_of<'t>(handle: &RecorderHandle) -> Result<&'t mut ThreadRecorder, RecordError> {
+pub(crate) unsafe fn recorder_of<'t>(handle: &RecorderHandle) -> Result<&'t mut ThreadRecorder, RecordError> {
     // SAFETY: the caller's promise.
     unsafe { handle.recorder().as_mut() }.ok_or(RecordError::Closed)
 }
@@ -177,7 +177,10 @@ unsafe fn recorder_of<'t>(handle: &RecorderHandle) -> Result<&'t mut ThreadRecor
 /// # Safety
 /// It is null, or as [`recorder_of`] requires.
 #[inline]
-unsafe fn with(r: R, call: impl FnOnce(&mut ThreadRecorder) -> Result<c_int, RecordError>) -> c_int {
+pub(crate) unsafe fn with(
+    r: R,
+    call: impl FnOnce(&mut ThreadRecorder) -> Result<c_int, RecordError>,
+) -> c_int {
     // SAFETY: the caller's promise.
     match unsafe { r.as_ref() } {
         Some(handle) => answer(|| {
@@ -303,7 +306,7 @@ unsafe fn hash_at(at: *const u8) -> Option<u128> {
 ///
 /// # Safety
 /// It is null with a count of 0, or points to this many values that do not change during the call.
-unsafe fn slice<'t, T>(at: *const T, count: u32) -> Result<&'t [T], RecordError> {
+pub(crate) unsafe fn slice<'t, T>(at: *const T, count: u32) -> Result<&'t [T], RecordError> {
     if count == 0 {
         return Ok(&[]);
     }
@@ -319,7 +322,7 @@ unsafe fn slice<'t, T>(at: *const T, count: u32) -> Result<&'t [T], RecordError>
 /// # Safety
 /// It is null, or points to memory that only this call uses.
 #[inline]
-unsafe fn task_at<'t>(at: *mut RecordedTask) -> Result<&'t mut Task, RecordError> {
+pub(crate) unsafe fn task_at<'t>(at: *mut RecordedTask) -> Result<&'t mut Task, RecordError> {
     const { assert!(align_of::<RecordedTask>() == align_of::<Task>()) };
     // SAFETY: the caller's promise; both types have the same size and alignment, and a task is plain data.
     unsafe { at.cast::<Task>().as_mut() }.ok_or_else(|| bad("task", 0, "it must not be NULL"))
@@ -336,7 +339,10 @@ pub(crate) unsafe extern "C" fn task_begin(
             let task = task_at(out)?;
             // After an error the memory must not look like a task.
             task.zero();
-            *task = recorder.begin(&task_info(given(info, "task info")?)?)?;
+            let given = given(info, "task info")?;
+            let info = task_info(given)?;
+            let is_region = given.flags & TASK_REGION != 0;
+            *task = if is_region { recorder.begin_region(&info) } else { recorder.begin(&info) }?;
             Ok(match (task.is_filtered(), task.is_dropped()) {
                 (true, _) => FILTERED,
                 (false, true) => DROPPED,
@@ -380,12 +386,12 @@ fn stage_of(stage: u32) -> Result<DumpStage, RecordError> {
     found.ok_or_else(|| bad("stage", stage.into(), "use TT_BEFORE or TT_AFTER"))
 }
 
-fn dtype_of(tag: u32) -> Result<DType, RecordError> {
+pub(crate) fn dtype_of(tag: u32) -> Result<DType, RecordError> {
     let found = u8::try_from(tag).ok().and_then(DType::from_tag);
     found.ok_or_else(|| bad("dtype", tag.into(), "use a value of enum tt_dtype"))
 }
 
-fn space_of(tag: u32) -> Result<MemorySpace, RecordError> {
+pub(crate) fn space_of(tag: u32) -> Result<MemorySpace, RecordError> {
     let found = u8::try_from(tag).ok().and_then(MemorySpace::from_tag);
     found.ok_or_else(|| bad("memory space", tag.into(), "use a value of enum tt_space_kind"))
 }
@@ -398,9 +404,6 @@ fn space_of(tag: u32) -> Result<MemorySpace, RecordError> {
 unsafe fn tensor<'t>(view: &View) -> Result<Tensor<'t>, RecordError> {
     let (dtype, space) = (dtype_of(view.dtype.into())?, space_of(view.space.into())?);
     let dims = usize::from(view.ndims);
-    if dims > MAX_DIMS {
-        return Err(bad("dimensions", view.ndims.into(), "pass at most 8"));
-    }
     let role = Role::from_tag(view.role);
     let role = role.ok_or_else(|| bad("role", view.role.into(), "use a value of enum tt_role"))?;
     let tensor = if space == MemorySpace::Device {
@@ -410,8 +413,13 @@ unsafe fn tensor<'t>(view: &View) -> Result<Tensor<'t>, RecordError> {
         unsafe { Tensor::at(view.data.cast(), view.bytes, dtype) }.space(space)
     };
     let is = |flag: u16| view.flags & flag != 0;
+    // The structure has no room for the sizes of more dimensions. The dump lists such a view as uncaptured.
+    let (shape, strides) = match (view.shape.get(..dims), view.strides.get(..dims)) {
+        (Some(shape), Some(strides)) => (shape, strides),
+        _ => (&[0; u8::MAX as usize][..dims], &[0; u8::MAX as usize][..dims]),
+    };
     let tensor = tensor
-        .view(&view.shape[..dims], &view.strides[..dims], view.start)?
+        .view(shape, strides, view.start)?
         .arg(view.arg)
         .role(role)
         .name(StringId(view.name))

@@ -5,6 +5,7 @@
 //! `tests/header.rs` compares them.
 
 mod calls;
+mod facts;
 mod handles;
 mod status;
 mod table;
@@ -13,5 +14,6 @@ mod types;
 pub use status::STATUSES;
 pub use table::{RecordApi, tensortap_record_1};
 pub use types::{
-    Counts, FolderSettings, KernelArg, ModuleImageInfo, RecordedTask, ReservedSpace, TaskDescription, View,
+    Counts, FolderSettings, KernelArg, MemoryEvent, ModuleImageInfo, RecordedTask, ReservedSpace,
+    TaskDescription, Value, View,
 };

@@ -22,7 +22,7 @@ macro_rules! statuses {
         }
 
         /// Every status with its name in the header, without the prefix `TT_`.
-        pub const STATUSES: &[(&str, c_int)] = &[$((stringify!($name), $value)),+];
+        pub const STATUSES: &[(&str, c_int)] = &[$((stringify!($name), $name)),+];
     };
 }
 
@@ -31,6 +31,7 @@ statuses! {
     OFF = 1, c"this program is not being recorded";
     NOT_WANTED = 2, c"not recorded at this dump level";
     FILTERED = 3, c"filtered out";
+    TOO_OLD = 4, c"not recorded: the library is older than this call";
     DROPPED = -1, c"dropped and counted: the recorder has exited, its files are full, or the wait limit was reached";
     FORKED = -2, c"the handle belongs to the parent process; attach again after fork";
     CLOSED = -3, c"the session or the handle is closed";

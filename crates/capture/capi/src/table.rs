@@ -3,11 +3,11 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use crate::{
-    calls,
+    calls, facts,
     handles::{RecorderHandle, SessionHandle},
     types::{
-        Counts, FolderSettings, KernelArg, ModuleImageInfo, RecordedTask, ReservedSpace, TaskDescription,
-        View,
+        Counts, FolderSettings, KernelArg, MemoryEvent, ModuleImageInfo, RecordedTask, ReservedSpace,
+        TaskDescription, Value, View,
     },
 };
 
@@ -51,9 +51,13 @@ pub struct RecordApi {
     pub status_text: extern "C" fn(c_int) -> Text,
     pub last_error: extern "C" fn() -> Text,
     pub module_image: unsafe extern "C" fn(R, *const ModuleImageInfo) -> u32,
+    pub attribute: unsafe extern "C" fn(R, *const RecordedTask, u32, *const Value, u32, u32) -> c_int,
+    pub current_region: unsafe extern "C" fn(R) -> u64,
+    pub collective: unsafe extern "C" fn(R, *const RecordedTask, u32, u64, u32) -> c_int,
+    pub memory: unsafe extern "C" fn(R, *const MemoryEvent) -> c_int,
 }
 
-const TABLE_BYTES: u32 = 8 + 30 * 8;
+const TABLE_BYTES: u32 = 8 + 34 * 8;
 const _: () = assert!(size_of::<RecordApi>() == TABLE_BYTES as usize);
 
 /// The symbol that programs look up.
@@ -92,4 +96,8 @@ pub static tensortap_record_1: RecordApi = RecordApi {
     status_text: calls::status_text,
     last_error: calls::last_error,
     module_image: calls::module_image,
+    attribute: facts::attribute,
+    current_region: facts::current_region,
+    collective: facts::collective,
+    memory: facts::memory,
 };

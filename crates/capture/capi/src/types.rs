@@ -37,6 +37,8 @@ const _: () = assert!(size_of::<TaskDescription>() == 136 && offset_of!(TaskDesc
 pub(crate) const TASK_MARKED: u32 = 1;
 /// `TT_TASK_HAS_PARENT`.
 pub(crate) const TASK_HAS_PARENT: u32 = 2;
+/// `TT_TASK_REGION`.
+pub(crate) const TASK_REGION: u32 = 4;
 
 /// `tt_recorded_task`: the bytes of a [`Task`](tensortap_record::Task).
 #[derive(Clone, Copy, Debug)]
@@ -135,6 +137,43 @@ pub struct ModuleImageInfo {
     pub reserved: [u64; 2],
 }
 const _: () = assert!(size_of::<ModuleImageInfo>() == 64);
+
+/// `tt_allocation_info`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+#[expect(missing_docs, reason = "the header documents them")]
+pub struct MemoryEvent {
+    pub address: u64,
+    pub bytes: u64,
+    pub storage: u64,
+    pub after_task: u64,
+    pub space: u32,
+    pub freed: u32,
+    pub pool: u32,
+    pub queue: u32,
+    pub reserved: [u64; 2],
+}
+const _: () = assert!(size_of::<MemoryEvent>() == 64);
+
+/// `tt_value`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+#[expect(missing_docs, reason = "the header documents them")]
+pub struct Value {
+    pub ty: u32,
+    pub reserved0: u32,
+    pub value: ValueBits,
+}
+const _: () = assert!(size_of::<Value>() == 16 && offset_of!(Value, value) == 8);
+
+/// The union of `tt_value`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub union ValueBits {
+    pub integer: i64,
+    pub number: f64,
+    pub text: *const c_char,
+}
 
 /// `tt_kernel_arg`.
 #[derive(Clone, Copy, Debug)]

@@ -97,18 +97,20 @@ impl Core {
         }
     }
 
+    /// Leaves a task, and those inside of it that the thread has not left, for example because of an exception.
     fn leave_at(&self, open: &mut Vec<OpenTask>, at: usize) {
-        let OpenTask { task, thread, around, .. } = open.remove(at);
-        // A task that is left before those inside of it: they are then inside of the task around it.
-        let inside = open[at..].iter_mut().find(|open| (open.thread, open.around) == (thread, task));
-        if let Some(inside) = inside {
-            inside.around = around;
-            return;
-        }
+        let OpenTask { task, thread, around, .. } = open[at];
+        let is_inside = |other: &OpenTask| other.thread == thread;
+        let innermost = open[at..].iter().rfind(|other| is_inside(other)).map_or(task, |other| other.task);
+        let mut place = 0;
+        open.retain(|other| {
+            place += 1;
+            place <= at || !is_inside(other)
+        });
         let enclosures = self.region().enclosures();
         match thread == self.this_thread() {
-            true => enclosures.leave(thread, task, around),
-            false => enclosures.leave_from_outside(thread, task, around),
+            true => enclosures.leave(thread, innermost, around),
+            false => enclosures.leave_from_outside(thread, innermost, around),
         }
     }
 }

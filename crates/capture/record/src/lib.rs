@@ -42,6 +42,8 @@
 //!   again.
 #![deny(unsafe_code)]
 
+mod allocation;
+mod attribute;
 mod core;
 mod deferred;
 mod enclosure;
@@ -61,6 +63,8 @@ mod thread;
 #[cfg(test)]
 mod two_libraries;
 
+pub use allocation::AllocationInfo;
+pub use attribute::AttributeValue;
 pub use deferred::{PartialContent, Ticket};
 pub use environment::{LIBRARY_VARIABLE, SOCKET_VARIABLE};
 pub use error::{RecordError, ViewFault};
@@ -73,8 +77,9 @@ pub use tensor::Tensor;
 pub use thread::{KernelInfo, ModuleImage, ThreadRecorder};
 
 pub use tensortap_abi::{
-    ArgKind, DType, DumpFilter, DumpLevel, DumpPolicy, DumpStage, EdgeCause, LAUNCH_COOPERATIVE,
-    LAUNCH_EARLY, MAX_DIMS, MemorySpace, ModuleKind, Operation, Role, TensorStats, UncapturedReason,
+    ArgKind, CollectiveKind, DType, DumpFilter, DumpLevel, DumpPolicy, DumpStage, EdgeCause,
+    LAUNCH_COOPERATIVE, LAUNCH_EARLY, MAX_ATTRIBUTE_VALUES, MAX_DIMS, MemorySpace, ModuleKind, Operation,
+    Role, TensorStats, UncapturedReason,
 };
 pub use tensortap_collector::{ANY_MEMORY, Summary};
 pub use tensortap_recorder::{ContentDigest, Counters, DropReason, Outcome};

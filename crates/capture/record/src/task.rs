@@ -4,7 +4,7 @@ use std::mem::offset_of;
 
 use tensortap_abi::{
     LAUNCH_FLAGS, NO_KERNEL, Operation, RECORD_EXTENDED, RECORD_HAS_PARENT, RECORD_LAUNCH_DETAILS,
-    SLOTS_PER_TASK, TaskRecord,
+    RECORD_REGION, SLOTS_PER_TASK, TaskRecord,
 };
 use tensortap_recorder::Outcome;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -33,8 +33,8 @@ pub struct TaskInfo {
     pub module: ModuleId,
     /// Source file and line of its submission; lines count from 1.
     pub source: (StringId, u32),
-    /// The task that submitted it. `None` for the task that the calling thread is [inside
-    /// of](crate::ThreadRecorder::enter), if any.
+    /// The region that contains it, or the task that submitted it. `None` for the innermost region that is open on
+    /// the calling thread, whichever library of the process opened it.
     pub parent: Option<u64>,
     /// Runs per kernel; 0 means 1.
     pub blocks: u32,
@@ -181,6 +181,17 @@ impl Task {
         if let Some(parent) = parent {
             (self.parent, self.flags) = (parent, self.flags | RECORD_HAS_PARENT);
         }
+    }
+
+    /// Makes it a region.
+    pub(crate) fn becomes_region(&mut self) {
+        self.flags |= RECORD_REGION;
+    }
+
+    /// Whether it is a region.
+    #[inline]
+    pub fn is_region(&self) -> bool {
+        self.flags & RECORD_REGION != 0
     }
 
     /// Its record, as far as it has progressed.

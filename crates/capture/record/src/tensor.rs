@@ -100,21 +100,25 @@ impl<'a> Tensor<'a> {
     }
 
     /// Sets shape, strides and start in elements. Strides may be zero or negative. A view that exceeds the
-    /// buffer is an error when it is recorded ([`RecordError::BadView`]).
+    /// buffer, or that has more dimensions than [`MAX_DIMS`], is an error when it is recorded
+    /// ([`RecordError::BadView`]), and the dump lists it as uncaptured.
     ///
     /// # Errors
-    /// With more dimensions than [`MAX_DIMS`], or a different number of strides.
+    /// With a different number of strides.
     #[inline]
     pub fn view(mut self, shape: &[u64], strides: &[i64], start: u64) -> Result<Tensor<'a>, RecordError> {
         let ndims = shape.len();
-        if ndims > MAX_DIMS || strides.len() != ndims {
-            let remedy = "pass at most 8, with one stride each";
+        if strides.len() != ndims {
+            let remedy = "pass one stride for each";
             return Err(RecordError::BadArgument { what: "dimensions", value: ndims as u64, remedy });
         }
         (self.desc.shape, self.desc.strides) = ([0; MAX_DIMS], [0; MAX_DIMS]);
+        self.desc.ndims = u8::try_from(ndims).unwrap_or(u8::MAX);
+        if ndims > MAX_DIMS {
+            return Ok(self);
+        }
         self.desc.shape[..ndims].copy_from_slice(shape);
         self.desc.strides[..ndims].copy_from_slice(strides);
-        self.desc.ndims = u8::try_from(ndims).expect("at most 8");
         self.desc.start_offset = start;
         Ok(self)
     }
@@ -192,6 +196,9 @@ impl<'a> Tensor<'a> {
     /// Whether its sizes fit a dump.
     #[inline]
     pub(crate) fn is_recordable(&self) -> bool {
+        if usize::from(self.desc.ndims) > MAX_DIMS {
+            return false;
+        }
         let sizes = self.desc.dims().iter().fold(self.desc.start_offset, |all, &size| all | size);
         let all = self.desc.dim_strides().iter().fold(sizes, |all, &stride| all | stride.unsigned_abs());
         all < NUMBER_LIMIT && self.content_bytes().is_some_and(|bytes| bytes <= MOST_BYTES)
@@ -207,7 +214,11 @@ impl<'a> Tensor<'a> {
     /// Why the view could not be captured.
     #[cold]
     pub(crate) fn fault(&self) -> RecordError {
-        let (arg, bytes) = (self.arg, self.desc.buffer_bytes);
+        let (arg, bytes, ndims) = (self.arg, self.desc.buffer_bytes, usize::from(self.desc.ndims));
+        if ndims > MAX_DIMS {
+            let fault = ViewFault::Geometry(GeometryError::TooManyDims { ndims });
+            return RecordError::BadView { arg, fault: Box::new(fault) };
+        }
         let bits = self.desc.dtype().map_or(8, DType::bits);
         let layout = Layout::new(self.desc.dims(), self.desc.dim_strides(), self.desc.start_offset, bits);
         let fault = match layout.and_then(|layout| layout.fits(bytes)) {

@@ -5,9 +5,9 @@ mod define;
 use std::{collections::HashMap, time::Duration};
 
 use tensortap_abi::{
-    AllocationRecord, ArgKind, DType, DumpStage, EdgeCause, KernelArg, MAX_IMAGE_BYTES, MAX_RECORD_ARGS,
-    MemorySpace, ModuleKind, ModuleRecord, Operation, QueueRecord, RECORD_EXTENDED, RECORD_HAS_PAYLOAD, Role,
-    SLOTS_PER_TASK, StepRecord, UncapturedReason,
+    ArgKind, CollectiveKind, CollectiveRecord, DType, DumpStage, EdgeCause, KernelArg, MAX_IMAGE_BYTES,
+    MAX_RECORD_ARGS, ModuleKind, ModuleRecord, Operation, QueueRecord, RECORD_EXTENDED, RECORD_HAS_PAYLOAD,
+    Role, SLOTS_PER_TASK, StepRecord, UncapturedReason,
 };
 use tensortap_recorder::{
     Counters, EdgeCapture, KernelDefinition, Outcome, ScalarCapture, TaskHead, TensorCapture, UncapturedArg,
@@ -21,7 +21,7 @@ use crate::{
     link::now_ns,
     names::Key,
     task::kernels_of,
-    tensor::{NUMBER_LIMIT, check_position},
+    tensor::check_position,
 };
 
 /// Limit on cached numbers of texts per handle. When it is reached, the cache is cleared.
@@ -116,6 +116,27 @@ impl ThreadRecorder {
     /// # Errors
     /// See [`ThreadRecorder`].
     pub fn begin(&mut self, info: &TaskInfo) -> Result<Task, RecordError> {
+        self.begin_task(info, false)
+    }
+
+    /// Begins a region: a task that contains the tasks that begin on this thread until the region
+    /// [ends](ThreadRecorder::end). Regions nest. A region may have arguments like any task. End it on the
+    /// thread that began it; regions inside of it that are still open then end to contain tasks, too.
+    ///
+    /// # Errors
+    /// See [`ThreadRecorder`].
+    pub fn begin_region(&mut self, info: &TaskInfo) -> Result<Task, RecordError> {
+        let mut task = self.begin_task(info, true)?;
+        self.enter(&mut task)?;
+        Ok(task)
+    }
+
+    /// The innermost region of the session that is open on the calling thread.
+    pub fn current_region(&self) -> Option<u64> {
+        self.core.enclosing()
+    }
+
+    fn begin_task(&mut self, info: &TaskInfo, is_region: bool) -> Result<Task, RecordError> {
         self.core.check()?;
         let id = if info.id == 0 { self.core.next_task() } else { self.core.task_id(info.id) };
         let now = self.lane.begin();
@@ -124,6 +145,9 @@ impl ThreadRecorder {
             Some(parent) => Some(self.core.task_id(parent)),
             None => self.core.enclosing(),
         });
+        if is_region {
+            task.becomes_region();
+        }
         let func_ids = self.filtered_as(task.kernels());
         let head = TaskHead { task_id: id, func_ids, records: info.records };
         if self.lane.wants_task(&head) {
@@ -272,7 +296,7 @@ impl ThreadRecorder {
             stage,
             role: tensor.role,
             arg_index: tensor.arg,
-            reason: UncapturedReason::BadDescriptor,
+            reason: UncapturedReason::of_view(tensor.desc.ndims),
             marked: tensor.marked || task.is_marked(),
             name: tensor.details.name,
         });
@@ -318,6 +342,11 @@ impl ThreadRecorder {
 
     fn scalar_argument(&mut self, task: &mut Task, capture: ScalarCapture) -> Result<Outcome, RecordError> {
         self.core.check()?;
+        if !capture.dtype.fits_scalar() {
+            let (value, remedy) =
+                (capture.dtype.bits().into(), "a scalar has 64; record a tensor without dimensions");
+            return Err(RecordError::BadArgument { what: "scalar bits", value, remedy });
+        }
         if !task.check()? {
             return Ok(self.filtered(task, 1));
         }
@@ -424,31 +453,30 @@ impl ThreadRecorder {
         Ok(worse(outcome?, ended))
     }
 
-    /// Records that memory was allocated or freed: its earlier content is unrelated to its later content.
+    /// Records that a task is this process's part of a collective operation. The parts on all ranks have the same
+    /// group and the same number in the group.
     ///
     /// # Errors
-    /// See [`ThreadRecorder`].
-    pub fn allocation(
+    /// If the group is [`StringId::NONE`], or the task has ended. See also [`ThreadRecorder`].
+    pub fn collective(
         &mut self,
-        address: u64,
-        bytes: u64,
-        space: MemorySpace,
-        freed: bool,
+        task: &Task,
+        group: StringId,
+        sequence: u64,
+        kind: CollectiveKind,
     ) -> Result<Outcome, RecordError> {
         self.core.check()?;
-        if bytes >= NUMBER_LIMIT {
-            let remedy = "pass less than 2^53";
-            return Err(RecordError::BadArgument { what: "memory of bytes", value: bytes, remedy });
+        if !task.check()? {
+            return Ok(Outcome::Filtered);
         }
-        let (space, freed, at_ns) = (space as u8, freed.into(), now_ns());
-        Ok(self.lane.define(AllocationRecord {
-            address,
-            bytes,
-            at_ns,
-            space,
-            freed,
-            ..AllocationRecord::default()
-        }))
+        if group == StringId::NONE {
+            let remedy = "name it with a string id";
+            return Err(RecordError::BadArgument { what: "group of a collective", value: 0, remedy });
+        }
+        let (task_id, collective) = (task.id(), kind as u8);
+        let record =
+            CollectiveRecord { task_id, sequence, group: group.0, collective, ..CollectiveRecord::default() };
+        Ok(self.lane.collective(&record))
     }
 
     /// Waits until all records of this handle are in files. Returns false if the recorder has exited, its
@@ -545,7 +573,7 @@ fn no_scalar(arg_index: u16, name: StringId) -> ScalarCapture {
 
 /// The worse of two outcomes.
 #[inline]
-fn worse(a: Outcome, b: Outcome) -> Outcome {
+pub(crate) fn worse(a: Outcome, b: Outcome) -> Outcome {
     let rank = |outcome: &Outcome| match outcome {
         Outcome::Recorded => 0,
         Outcome::NotWanted => 1,

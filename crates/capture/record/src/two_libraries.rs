@@ -153,11 +153,12 @@ fn tasks_left_in_any_order_by_any_thread_or_never_enclose_nothing_afterwards() {
     let mut tasks = [(); 3].map(|()| begin(&mut a, 0));
     tasks.iter_mut().for_each(|task| assert!(a.enter(task).unwrap()));
     let [first, second, third] = &mut tasks;
-    a.leave(second).unwrap();
     assert_eq!(parent(&mut b), third.id());
-    // Another thread leaves the innermost one.
-    thread::scope(|scope| scope.spawn(|| a.leave(third).unwrap()).join().unwrap());
-    assert_eq!(parent(&mut b), first.id(), "the second one is left already");
+    // Another thread leaves one, and so what is inside of it.
+    thread::scope(|scope| scope.spawn(|| a.leave(second).unwrap()).join().unwrap());
+    assert_eq!(parent(&mut b), first.id());
+    a.leave(third).unwrap();
+    assert_eq!(parent(&mut b), first.id(), "it is left already");
     a.leave(first).unwrap();
     assert_eq!(parent(&mut b), 0);
     // A recorder leaves what it entered, and so does a session that closes.

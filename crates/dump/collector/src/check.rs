@@ -3,16 +3,16 @@
 use std::fmt;
 
 use tensortap_abi::{
-    AllocationRecord, BeginRecord, CommitRecord, DType, DeviceRange, DispatchRecord, DumpRecord, DumpStage,
-    EdgeCause, EdgeRecord, FilledRecord, FinishedRecord, INLINE_KERNEL_ARGS, INLINE_TEXT_BYTES, ImageRecord,
-    KernelArg, KernelRecord, LAUNCH_FLAGS, MAX_DIMS, MAX_DISPATCH_WORDS, MAX_IMAGE_BYTES, MAX_RECORD_ARGS,
-    MAX_TEXT_BYTES, MemorySpace, ModuleKind, ModuleRecord, Operation, OrchestrationArgRecord, PieceRecord,
-    RECORD_ALREADY_STORED, RECORD_DTYPE_UNKNOWN, RECORD_EXTENDED, RECORD_EXTENT_GUESSED, RECORD_FILLED_LATER,
-    RECORD_HAS_HASH, RECORD_HAS_PARENT, RECORD_HAS_PAYLOAD, RECORD_HAS_STATS, RECORD_IN_FLIGHT,
-    RECORD_LAUNCH_DETAILS, RECORD_LOCAL_MEMORY, RECORD_MARKED, RECORD_PAYLOAD_DROPPED,
-    RECORD_PAYLOAD_FILTERED, RECORD_ROLE_UNKNOWN, RECORD_TRUNCATED, RecordKind, RecordLayout, Role,
-    SLOTS_PER_TASK, ScalarRecord, StringRecord, TaskRecord, TensorRecord, TensorStats, UncapturedReason,
-    UncapturedRecord,
+    AllocationRecord, AttributeRecord, BeginRecord, CollectiveRecord, CommitRecord, DType, DeviceRange,
+    DispatchRecord, DumpRecord, DumpStage, EdgeCause, EdgeRecord, FilledRecord, FinishedRecord,
+    INLINE_KERNEL_ARGS, INLINE_TEXT_BYTES, ImageRecord, KernelArg, KernelRecord, LAUNCH_FLAGS, MAX_DIMS,
+    MAX_DISPATCH_WORDS, MAX_IMAGE_BYTES, MAX_RECORD_ARGS, MAX_TEXT_BYTES, MemorySpace, ModuleKind,
+    ModuleRecord, Operation, OrchestrationArgRecord, PieceRecord, RECORD_ALREADY_STORED,
+    RECORD_DTYPE_UNKNOWN, RECORD_EXTENDED, RECORD_EXTENT_GUESSED, RECORD_FILLED_LATER, RECORD_HAS_HASH,
+    RECORD_HAS_PARENT, RECORD_HAS_PAYLOAD, RECORD_HAS_STATS, RECORD_IN_FLIGHT, RECORD_LAUNCH_DETAILS,
+    RECORD_LOCAL_MEMORY, RECORD_MARKED, RECORD_PAYLOAD_DROPPED, RECORD_PAYLOAD_FILTERED, RECORD_REGION,
+    RECORD_ROLE_UNKNOWN, RECORD_TRUNCATED, RecordKind, RecordLayout, Role, SLOTS_PER_TASK, ScalarRecord,
+    StringRecord, TaskRecord, TensorRecord, TensorStats, UncapturedReason, UncapturedRecord,
 };
 use tensortap_geometry::Layout;
 use zerocopy::FromBytes;
@@ -66,6 +66,10 @@ pub enum RecordFault {
     Dispatch,
     /// A definition with invalid text or numbers out of range.
     Definition,
+    /// An attribute whose values do not fit their types or their number.
+    Attribute,
+    /// A collective without a group, or of an unknown kind.
+    Collective,
 }
 
 impl fmt::Display for RecordFault {
@@ -86,6 +90,8 @@ impl fmt::Display for RecordFault {
             RecordFault::Reason => "its reason is unknown",
             RecordFault::Dispatch => "it is not a valid dispatch, or its arguments are damaged",
             RecordFault::Definition => "its text or its numbers are damaged",
+            RecordFault::Attribute => "its values do not fit their types or their number",
+            RecordFault::Collective => "its group or its kind is unknown",
         })
     }
 }
@@ -193,6 +199,8 @@ pub(crate) fn check(bytes: &[u8], bounds: &Bounds) -> Result<CheckedRecord, Reco
         RecordKind::OrchestrationArg => {
             check_orchestration_arg(fields(&record)?, bounds).map(|()| CheckedRecord::Plain(record))
         }
+        RecordKind::Attribute => check_sound(&record, AttributeRecord::is_sound, RecordFault::Attribute),
+        RecordKind::Collective => check_sound(&record, CollectiveRecord::is_sound, RecordFault::Collective),
         RecordKind::Finished => check_finished(fields(&record)?).map(|()| CheckedRecord::Plain(record)),
         RecordKind::Module => check_module(*fields(&record)?),
         RecordKind::Image => check_image(*fields(&record)?),
@@ -217,8 +225,11 @@ fn bytes_in_use(record: &DumpRecord) -> usize {
     if matches!(record.kind(), Some(RecordKind::Tensor | RecordKind::Begin | RecordKind::OrchestrationArg)) {
         return 2 * MAX_DIMS * size_of::<u64>();
     }
-    if let Some(kind @ (RecordKind::Task | RecordKind::Module)) = record.kind() {
+    if let Some(kind @ (RecordKind::Task | RecordKind::Module | RecordKind::Allocation)) = record.kind() {
         return kind.extended_bytes(record.flags);
+    }
+    if let Some(attribute) = record.get::<AttributeRecord>() {
+        return attribute.value_bytes();
     }
     if let Some(string) = record.get::<StringRecord>() {
         return Some(string.text_bytes as usize).filter(|&bytes| bytes <= INLINE_TEXT_BYTES).unwrap_or(0);
@@ -315,12 +326,14 @@ fn check_filled(record: FilledRecord, bounds: &Bounds) -> Result<CheckedRecord, 
 
 fn check_scalar(record: &ScalarRecord) -> Result<(), RecordFault> {
     allow_flags(record.flags, ARGUMENT_FLAGS | RECORD_LOCAL_MEMORY)?;
-    DType::from_tag(record.dtype).ok_or(RecordFault::DType)?;
+    DType::from_tag(record.dtype).filter(|dtype| dtype.fits_scalar()).ok_or(RecordFault::DType)?;
     check_stage(record.stage)
 }
 
 fn check_task(task: &TaskRecord) -> Result<(), RecordFault> {
-    allow_flags(task.flags, RECORD_IN_FLIGHT | RECORD_HAS_PARENT | RECORD_EXTENDED | RECORD_LAUNCH_DETAILS)?;
+    let known =
+        RECORD_IN_FLIGHT | RECORD_HAS_PARENT | RECORD_EXTENDED | RECORD_LAUNCH_DETAILS | RECORD_REGION;
+    allow_flags(task.flags, known)?;
     good(task.work_dims <= 3 && task.launch_flags & !LAUNCH_FLAGS == 0, RecordFault::Task)?;
     good(task.flags & RECORD_HAS_PARENT != 0 || task.parent_task == 0, RecordFault::Flags)?;
     Operation::from_tag(task.operation).ok_or(RecordFault::Task)?;
@@ -346,6 +359,17 @@ fn check_dispatch(record: DispatchRecord, bounds: &Bounds) -> Result<CheckedReco
     good(record.words_bytes.is_multiple_of(8) && words <= MAX_DISPATCH_WORDS, RecordFault::Size)?;
     let span = check_span(record.words_pos, record.words_bytes.into(), bounds)?;
     Ok(CheckedRecord::Dispatch(record, Some(span)))
+}
+
+/// Checks a record without payload whose layout knows when it is sound.
+fn check_sound<T: RecordLayout>(
+    record: &DumpRecord,
+    is_sound: impl FnOnce(&T) -> bool,
+    otherwise: RecordFault,
+) -> Result<CheckedRecord, RecordFault> {
+    allow_flags(record.flags, 0)?;
+    good(is_sound(fields(record)?), otherwise)?;
+    Ok(CheckedRecord::Plain(*record))
 }
 
 fn check_finished(finished: &FinishedRecord) -> Result<(), RecordFault> {
@@ -401,7 +425,8 @@ fn check_image(image: ImageRecord) -> Result<CheckedRecord, RecordFault> {
 }
 
 fn check_allocation(allocation: &AllocationRecord) -> Result<(), RecordFault> {
-    allow_flags(allocation.flags, 0)?;
+    allow_flags(allocation.flags, RECORD_EXTENDED)?;
+    good(allocation.reserved1 == 0, RecordFault::Reserved)?;
     good(allocation.bytes < NUMBER_LIMIT, RecordFault::Size)?;
     MemorySpace::from_tag(allocation.space).ok_or(RecordFault::Address)?;
     good(allocation.freed <= 1, RecordFault::Definition)

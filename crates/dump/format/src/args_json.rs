@@ -13,7 +13,7 @@ use crate::{
     dispatch::sound_dtype,
     dispatch_id,
     json::Hex64,
-    manifest::{JsonInput, JsonListWriter, JsonObjectWriter, SCHEMA_VERSION, StreamError},
+    manifest::{JsonInput, JsonListWriter, JsonObjectWriter, StreamError},
 };
 
 impl JsonInput<'_> {
@@ -22,7 +22,7 @@ impl JsonInput<'_> {
         let (info, totals) = (&self.info, &self.footer.totals);
         let scalars: Vec<OrchestrationScalar> = OrchestrationScalar::of_run(info).collect();
         let mut lines = JsonObjectWriter::begin(out);
-        lines.field("schema_version", &SCHEMA_VERSION)?;
+        lines.field("schema_version", &self.index.schema_version())?;
         lines.field("stage", "args_dump")?;
         lines.field("runtime", &info.runtime)?;
         lines.field("total_args", &(totals.orchestration_args + scalars.len() as u64))?;
@@ -44,7 +44,7 @@ impl JsonInput<'_> {
     pub(crate) fn write_kernel_args(&self, out: impl Write) -> Result<(), StreamError> {
         let (info, footer) = (&self.info, self.footer);
         let mut lines = JsonObjectWriter::begin(out);
-        lines.field("schema_version", &SCHEMA_VERSION)?;
+        lines.field("schema_version", &self.index.schema_version())?;
         lines.field("total_dispatches", &footer.totals.dispatches)?;
         lines.field("total_args", &footer.totals.dispatch_args)?;
         lines.field("run_dir", &info.run_dir)?;

@@ -1,11 +1,17 @@
-//! Details of tasks besides kernels and arguments: queue, name of the step, source line, parent task. Read
-//! from the index on demand, because most readers do not need them.
+//! Details of tasks besides kernels and arguments: queue, name of the step, source line, parent task,
+//! attributes. Read from the index on demand, because most readers do not need them.
 
 use std::collections::HashMap;
 
-use tensortap_abi::{Operation, QueueRecord, RECORD_HAS_PARENT, RecordKind, StepRecord, TaskRecord};
+use serde::{Serialize, Serializer, ser::SerializeMap};
+use tensortap_abi::{
+    AttributeRecord, CollectiveKind, CollectiveRecord, Operation, QueueRecord, RECORD_HAS_PARENT,
+    RECORD_REGION, RecordKind, StepRecord, TaskRecord,
+};
 
-use crate::{FormatError, TaskKey};
+use crate::attributes::{AttributeJoiner, RawAttribute};
+use crate::json::Decimal;
+use crate::{Attribute, FormatError, TaskKey};
 
 /// Maximum number of definitions of each kind, and maximum bytes of text. Definitions beyond the limit have
 /// no name.
@@ -21,10 +27,35 @@ pub struct TaskDetails<'d> {
     pub step_name: Option<&'d str>,
     /// The source file and line (from 1, or 0 if not known) that submitted it.
     pub source: Option<(&'d str, u32)>,
-    /// The task that submitted it.
+    /// The region that contains it, or the task that submitted it.
     pub parent: Option<u64>,
+    /// Whether it is a region.
+    pub is_region: bool,
+    /// What it is in a collective operation.
+    pub collective: Option<TaskCollective<'d>>,
     /// Its operation.
     pub operation: Operation,
+}
+
+/// What a task is in a collective operation of several ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskCollective<'d> {
+    /// Name of the group; `?` if the dump lost it.
+    pub group: &'d str,
+    /// Number of the operation in its group.
+    pub sequence: u64,
+    /// Kind of the operation.
+    pub kind: CollectiveKind,
+}
+
+impl Serialize for TaskCollective<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(3))?;
+        map.serialize_entry("group", self.group)?;
+        map.serialize_entry("sequence", &Decimal(self.sequence))?;
+        map.serialize_entry("kind", self.kind.name())?;
+        map.end()
+    }
 }
 
 /// The details of all tasks of a dump. See [`Dump::details`](crate::Dump::details).
@@ -35,6 +66,11 @@ pub struct Details {
     steps: HashMap<u32, u32>,
     /// By task. If a task has several rows, in the order of recording.
     tasks: Vec<(TaskKey, TaskRow)>,
+    /// By task id, in the order of recording.
+    attributes: Vec<RawAttribute>,
+    joiner: AttributeJoiner,
+    /// By task id.
+    collectives: HashMap<u64, CollectiveRecord>,
     text_bytes: usize,
 }
 
@@ -45,12 +81,19 @@ struct TaskRow {
     file: u32,
     line: u32,
     parent: Option<u64>,
+    is_region: bool,
     operation: u8,
 }
 
 impl Details {
-    pub(crate) const KINDS: [RecordKind; 4] =
-        [RecordKind::String, RecordKind::Queue, RecordKind::Step, RecordKind::Task];
+    pub(crate) const KINDS: [RecordKind; 6] = [
+        RecordKind::String,
+        RecordKind::Queue,
+        RecordKind::Step,
+        RecordKind::Task,
+        RecordKind::Attribute,
+        RecordKind::Collective,
+    ];
 
     pub(crate) fn see(&mut self, record: &crate::IndexRecord) {
         if let Some((id, text)) = record.as_string() {
@@ -65,6 +108,10 @@ impl Details {
             define(&mut self.steps, id, name);
         } else if let Some(task) = record.as_task() {
             self.tasks.push((TaskKey { step: task.step, task_id: task.task_id }, TaskRow::of(task)));
+        } else if let Some(attribute) = record.get::<AttributeRecord>() {
+            self.attributes.extend(self.joiner.take(attribute));
+        } else if let Some(collective) = record.get::<CollectiveRecord>() {
+            self.collectives.entry(collective.task_id).or_insert(*collective);
         }
     }
 
@@ -73,6 +120,8 @@ impl Details {
         // A stable sort: a task is recorded at its start and at its end, with the same details.
         self.tasks.sort_by_key(|(key, _)| *key);
         self.tasks.dedup_by_key(|(key, _)| *key);
+        self.attributes.extend(std::mem::take(&mut self.joiner).finish());
+        self.attributes.sort_by_key(|attribute| attribute.task_id);
         self
     }
 
@@ -84,14 +133,30 @@ impl Details {
         let Ok(place) = self.tasks.binary_search_by_key(&task, |(key, _)| *key) else {
             return TaskDetails { step_name, ..TaskDetails::default() };
         };
-        let TaskRow { queue, file, line, parent, operation } = self.tasks[place].1;
+        let TaskRow { queue, file, line, parent, is_region, operation } = self.tasks[place].1;
         TaskDetails {
             queue: self.queues.get(&queue).and_then(text),
             step_name,
             source: text(&file).map(|file| (file, line)),
             parent,
+            is_region,
+            collective: self.collective(task.task_id),
             operation: Operation::from_tag(operation).unwrap_or_default(),
         }
+    }
+
+    fn collective(&self, task_id: u64) -> Option<TaskCollective<'_>> {
+        let &CollectiveRecord { sequence, group, collective, .. } = self.collectives.get(&task_id)?;
+        let group = self.strings.get(&group).map_or("?", |text| text);
+        Some(TaskCollective { group, sequence, kind: CollectiveKind::from_tag(collective)? })
+    }
+
+    /// The attributes of a task, in the order of recording.
+    pub fn attributes(&self, task: TaskKey) -> impl Iterator<Item = Attribute<'_>> {
+        let text = |id| self.strings.get(&id).map(|text| &**text);
+        let first = self.attributes.partition_point(|attribute| attribute.task_id < task.task_id);
+        let own = self.attributes[first..].iter().take_while(move |own| own.task_id == task.task_id);
+        own.map(move |attribute| attribute.resolve(text))
     }
 
     /// The name of a step.
@@ -109,6 +174,7 @@ impl TaskRow {
             file: task.source_file,
             line: task.source_line,
             parent: (task.flags & RECORD_HAS_PARENT != 0).then_some(task.parent_task),
+            is_region: task.flags & RECORD_REGION != 0,
             operation: task.operation,
         }
     }

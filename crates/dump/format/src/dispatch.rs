@@ -218,7 +218,8 @@ impl OrchestrationScalar {
     pub(crate) fn of_run(info: &RunInfo) -> impl Iterator<Item = OrchestrationScalar> + '_ {
         (0_u16..).zip(&info.args).filter(|(_, arg)| arg["kind"] == "scalar").filter_map(|(arg_index, arg)| {
             let (name, dtype) = (arg["name"].as_str()?.to_owned(), arg["dtype"].as_str()?);
-            let dtype = DType::ALL.into_iter().find(|known| known.name() == dtype)?;
+            let is_it = |known: &DType| known.name() == dtype && known.fits_scalar();
+            let dtype = DType::ALL.into_iter().find(is_it)?;
             let bits = u64::from_str_radix(arg["bits"].as_str()?.strip_prefix("0x")?, 16).ok()?;
             Some(OrchestrationScalar { arg_index, name, dtype, bits })
         })

@@ -3,13 +3,16 @@
 use std::io::Write;
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
-use tensortap_abi::{EdgeRecord, RecordKind};
+use tensortap_abi::{
+    AllocationRecord, AttributeRecord, CollectiveKind, CollectiveRecord, EdgeRecord, MemorySpace, RecordKind,
+};
 
 use crate::{
-    TaskKey,
-    json::Hex64,
+    Attribute, TaskKey,
+    attributes::{AttributeJoiner, RawAttribute},
+    json::{Decimal, Hex64},
     json_records::{JsonNameCache, write_edge},
-    manifest::{JsonInput, JsonListWriter, JsonObjectWriter, SCHEMA_VERSION, StreamError},
+    manifest::{JsonInput, JsonListWriter, JsonObjectWriter, StreamError},
     record::edge_cause_name,
     survey::OpenTasks,
 };
@@ -67,12 +70,21 @@ impl JsonInput<'_> {
     pub(crate) fn write_graph(&self, out: impl Write) -> Result<(), StreamError> {
         let info = &self.info;
         let mut lines = JsonObjectWriter::begin(out);
-        lines.field("schema_version", &SCHEMA_VERSION)?;
+        lines.field("schema_version", &self.index.schema_version())?;
         lines.field("run_dir", &info.run_dir)?;
         lines.field("runtime", &info.runtime)?;
         lines.field("scene", &info.scene)?;
         lines.list("tasks", |list| self.write_tasks(list))?;
         lines.list("edges", |list| self.write_edges(list))?;
+        if self.rare.contains(&RecordKind::Attribute) {
+            lines.list("attributes", |list| self.write_attributes(list))?;
+        }
+        if self.rare.contains(&RecordKind::Collective) {
+            lines.list("collectives", |list| self.write_collectives(list))?;
+        }
+        if self.rare.contains(&RecordKind::Allocation) && self.index.schema_version() > 1 {
+            lines.list("allocations", |list| self.write_allocations(list))?;
+        }
         Ok(lines.end()?)
     }
 
@@ -102,5 +114,92 @@ impl JsonInput<'_> {
                 None => Ok(()),
             }
         })
+    }
+
+    /// Attributes in the order in which they were completely recorded, then those of which a part is missing.
+    fn write_attributes<W: Write>(&self, list: &mut JsonListWriter<'_, W>) -> Result<(), StreamError> {
+        let mut joiner = AttributeJoiner::default();
+        let mut write = |raw: &RawAttribute| {
+            let attribute = raw.resolve(|id| self.definitions.string(id));
+            list.push(&TaskAttribute { task_id: raw.task_id, attribute })
+        };
+        self.for_each(&[RecordKind::Attribute], |_, record| {
+            let attribute: Option<&AttributeRecord> = record.get();
+            attribute.and_then(|attribute| joiner.take(attribute)).map_or(Ok(()), |raw| write(&raw))
+        })?;
+        joiner.finish().iter().try_for_each(write)
+    }
+}
+
+impl JsonInput<'_> {
+    fn write_collectives<W: Write>(&self, list: &mut JsonListWriter<'_, W>) -> Result<(), StreamError> {
+        self.for_each(&[RecordKind::Collective], |_, record| {
+            let Some(&CollectiveRecord { task_id, sequence, group, collective, .. }) = record.get() else {
+                return Ok(());
+            };
+            let kind = CollectiveKind::from_tag(collective).map_or("other", CollectiveKind::name);
+            let group = self.definitions.string(group).unwrap_or("?");
+            list.push(&CollectiveEntry { task_id: Hex64(task_id), group, sequence: Decimal(sequence), kind })
+        })
+    }
+
+    fn write_allocations<W: Write>(&self, list: &mut JsonListWriter<'_, W>) -> Result<(), StreamError> {
+        self.for_each(&[RecordKind::Allocation], |_, record| {
+            let Some(event) = record.get::<AllocationRecord>() else { return Ok(()) };
+            let some = |number: u64| (number != 0).then_some(Hex64(number));
+            list.push(&AllocationEntry {
+                at_ns: Decimal(event.at_ns),
+                freed: event.freed != 0,
+                address: Hex64(event.address),
+                bytes: event.bytes,
+                space: MemorySpace::from_tag(event.space).unwrap_or_default().name(),
+                storage: some(event.storage),
+                pool: (event.pool != 0).then(|| self.definitions.string(event.pool).unwrap_or("?")),
+                queue: (event.queue != 0).then_some(event.queue),
+                after_task: some(event.after_task),
+            })
+        })
+    }
+}
+
+/// A task that is a part of a collective operation.
+#[derive(Serialize)]
+struct CollectiveEntry<'d> {
+    task_id: Hex64,
+    group: &'d str,
+    sequence: Decimal<u64>,
+    kind: &'static str,
+}
+
+/// An allocation or a release.
+#[derive(Serialize)]
+struct AllocationEntry<'d> {
+    at_ns: Decimal<u64>,
+    freed: bool,
+    address: Hex64,
+    bytes: u64,
+    space: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    storage: Option<Hex64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool: Option<&'d str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after_task: Option<Hex64>,
+}
+
+/// An attribute with its task.
+struct TaskAttribute<'d> {
+    task_id: u64,
+    attribute: Attribute<'d>,
+}
+
+impl Serialize for TaskAttribute<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("task_id", &Hex64(self.task_id))?;
+        self.attribute.serialize_fields(&mut map)?;
+        map.end()
     }
 }

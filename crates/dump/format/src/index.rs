@@ -19,8 +19,9 @@ use crate::{
     layout::{
         CHECKSUM_BYTES, CLOSE_MAGIC, CLOSE_MARK_BYTES, CloseMark, FILE_HEADER_BYTES, FLAG_WINDOWED,
         FOOTER_MAGIC, FRAME_HEADER_BYTES, FRAME_MAGIC, FileHeader, FrameHeader, INDEX_MAGIC, INDEX_VERSION,
-        MAX_BODY_BYTES, MAX_INFO_BYTES, MIN_RECORD_BYTES,
+        MAX_BODY_BYTES, MAX_INFO_BYTES, MIN_RECORD_BYTES, OLDEST_INDEX_VERSION,
     },
+    manifest::SCHEMA_VERSION,
     names::is_plain_file_name,
 };
 
@@ -65,6 +66,11 @@ impl Index {
     /// Offset of the first frame.
     pub(crate) fn first_frame(&self) -> u64 {
         u64::from(self.header.header_bytes)
+    }
+
+    /// The version of the JSON files that belong to it.
+    pub(crate) fn schema_version(&self) -> u32 {
+        if self.header.version < INDEX_VERSION { SCHEMA_VERSION - 1 } else { SCHEMA_VERSION }
     }
 
     /// Whether records of older tasks were removed.
@@ -171,7 +177,7 @@ fn read_header(file: &File, path: &Path, bytes: u64) -> Result<FileHeader, Forma
     if header.magic != INDEX_MAGIC {
         return Err(not_a_dump(path, "it does not start with TAPINDEX"));
     }
-    if header.version != INDEX_VERSION {
+    if !(OLDEST_INDEX_VERSION..=INDEX_VERSION).contains(&header.version) {
         let (path, found) = (path.to_owned(), header.version);
         return Err(FormatError::Version { path, found, known: INDEX_VERSION });
     }

@@ -128,6 +128,11 @@ impl TaskTable {
         self.get(TaskKey { step: 0, task_id })
     }
 
+    /// Whether an index has a record of this task.
+    pub(crate) fn has(&self, task_id: u64) -> bool {
+        self.number(TaskKey { step: 0, task_id }).is_some()
+    }
+
     /// Adds a task. If a task has several meanings, the first one counts.
     pub(crate) fn insert(&mut self, key: TaskKey, meaning: TaskMeaning) {
         let count = self.numbers.len();

@@ -174,6 +174,15 @@ impl<'i> JsonNameCache<'i> {
         if task.queue != 0 {
             text.raw(",\"queue\":").number(task.queue);
         }
+        // Earlier versions of the file did not have these.
+        if self.input.index.schema_version() > 1 {
+            if let Some(parent) = task.parent {
+                text.raw(",\"parent\":").hex64(parent);
+            }
+            if task.is_region {
+                text.raw(",\"region\":true");
+            }
+        }
         if task.module != 0 {
             text.raw(",\"module\":").number(task.module);
         }

@@ -28,12 +28,14 @@
 #![forbid(unsafe_code)]
 
 mod args_json;
+mod attributes;
 mod choice;
 mod concurrent_writer;
 mod cut;
 mod details;
 mod dispatch;
 mod error;
+mod family_check;
 mod files;
 mod footer;
 mod frame;
@@ -66,8 +68,9 @@ mod view;
 mod window;
 mod writer;
 
+pub use attributes::{Attribute, AttributeValue};
 pub use choice::{TaskChoice, func_ids, is_pattern, name_fits, numbered, scope_fits, task_fits, word_fits};
-pub use details::{Details, TaskDetails};
+pub use details::{Details, TaskCollective, TaskDetails};
 pub use dispatch::{
     Dispatch, DispatchArg, DispatchContext, OrchestrationArg, OrchestrationScalar, dispatch_id,
 };
@@ -79,7 +82,7 @@ pub use info::{
     KernelTolerance, MANIFEST_FILE, RECORD_RUNTIME, RunInfo,
 };
 pub use join::Names;
-pub use layout::INDEX_VERSION;
+pub use layout::{INDEX_VERSION, OLDEST_INDEX_VERSION};
 pub use manifest::SCHEMA_VERSION;
 pub use modules::{ImageWriter, MODULES_DIR, Module, image_file_name};
 pub use names::{choose_dir, choose_dir_named, find_newest, monotonic_ns, quoted, timestamp};
@@ -92,9 +95,9 @@ pub use source::{DumpFormat, SkipReason, SkippedIndex};
 pub use survey::Gap;
 pub use symbol::{full_name, kernel_fits, short_name};
 pub use task::{
-    AllocationEvent, Argument, ArgumentFacts, ArgumentRecord, ArgumentSnapshot, Assembler, DispatchFacts,
-    DispatchFinish, DispatchTimes, Launch, PendingTask, PointerWord, RecordingThread, Task, TaskFacts,
-    TaskKey, TaskPart, Tasks, is_in_steps,
+    AllocationEvent, Argument, ArgumentFacts, ArgumentRecord, ArgumentSnapshot, Assembler, CollectiveFacts,
+    DispatchFacts, DispatchFinish, DispatchTimes, Launch, PendingTask, PointerWord, RecordingThread, Task,
+    TaskFacts, TaskKey, TaskPart, Tasks, is_in_steps,
 };
 pub use types::{ReadType, TypeRule, TypedArg};
 pub use verify::{Findings, ParallelFor, Problem, RecordName, verify, verify_spread};

@@ -20,8 +20,8 @@ use crate::{
     view::Record,
 };
 
-/// Version of the manifest.
-pub const SCHEMA_VERSION: u32 = 1;
+/// Version of the JSON files. Files of older versions can be read.
+pub const SCHEMA_VERSION: u32 = 2;
 
 /// The input for writing the JSON files.
 pub(crate) struct JsonInput<'i> {
@@ -35,6 +35,8 @@ pub(crate) struct JsonInput<'i> {
     pub(crate) end: u64,
     pub(crate) footer: &'i Footer,
     pub(crate) in_flight: &'i [InFlightTask],
+    /// Kinds of records in the index that most dumps do not have.
+    pub(crate) rare: Vec<RecordKind>,
 }
 
 impl<'i> JsonInput<'i> {
@@ -46,7 +48,16 @@ impl<'i> JsonInput<'i> {
         in_flight: &'i [InFlightTask],
     ) -> Result<JsonInput<'i>, FormatError> {
         let (mut tasks, mut definitions) = (TaskTable::default(), Definitions::default());
-        index.for_each(&REFERRED_TO, end, |_, record| {
+        let mut rare = Vec::new();
+        let kinds: Vec<RecordKind> = REFERRED_TO.into_iter().chain(RARE).collect();
+        index.for_each(&kinds, end, |_, record| {
+            let kind = record.kind();
+            if RARE.contains(&kind) {
+                if !rare.contains(&kind) {
+                    rare.push(kind);
+                }
+                return Ok(());
+            }
             tasks.see(record);
             definitions.see(record);
             Ok::<_, FormatError>(())
@@ -54,9 +65,12 @@ impl<'i> JsonInput<'i> {
         tasks.finish();
         let mut info = index.info.clone();
         definitions.finish(&mut info.kernels);
-        Ok(JsonInput { info, tasks, definitions, index, end, footer, in_flight })
+        Ok(JsonInput { info, tasks, definitions, index, end, footer, in_flight, rare })
     }
 }
+
+/// Kinds of records that have a list of their own in `graph.json`.
+const RARE: [RecordKind; 3] = [RecordKind::Attribute, RecordKind::Collective, RecordKind::Allocation];
 
 /// Kinds of records that other records refer to.
 const REFERRED_TO: [RecordKind; 5] =
@@ -202,7 +216,7 @@ impl JsonInput<'_> {
         let info = &self.info;
         let totals = &self.footer.totals;
         let has_bin = totals.stored_bytes > 0 || totals.deduplicated_bytes > 0;
-        lines.field("schema_version", &SCHEMA_VERSION)?;
+        lines.field("schema_version", &self.index.schema_version())?;
         lines.field("run_dir", &info.run_dir)?;
         lines.field("status", self.footer.status.name())?;
         lines.field("platform", &info.platform)?;

@@ -15,8 +15,10 @@
 //! | string | 12 | 32 | the text, zero filled to a multiple of 8 |
 //! | scope | 13 | 32 | |
 //! | kernel | 14 | 40 | its arguments, 8 bytes each |
-//! | queue, lane, step, module, allocation | 15–19 | 24, 32, 32, 48, 48 | of a module, with flag 16384, 16 bytes: what its image is |
+//! | queue, lane, step, module, allocation | 15–19 | 24, 32, 32, 48, 48 | with flag 16384, of a module 16 bytes: what its image is; of an allocation 32 bytes: its storage |
 //! | finished | 20 | 48 | |
+//! | attribute | 22 | 48 | its values, 8 bytes each |
+//! | collective | 23 | 32 | |
 //!
 //! The fields are those of `tensortap_abi`'s records; `docs/reference/file-format-records.md` describes them byte by byte.
 //! `payload_pos` of a tensor is its offset in the payload file, or 0 if nothing is stored. Arena positions
@@ -32,11 +34,11 @@ mod check;
 mod kinds;
 
 use tensortap_abi::{
-    DType, DumpRecord, DumpStage, MAX_DIMS, MemorySpace, OrchestrationArgRecord, RECORD_ALREADY_STORED,
-    RECORD_DTYPE_UNKNOWN, RECORD_EXTENT_GUESSED, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD, RECORD_HAS_STATS,
-    RECORD_IN_FLIGHT, RECORD_LOCAL_MEMORY, RECORD_MARKED, RECORD_PAYLOAD_DROPPED, RECORD_PAYLOAD_FILTERED,
-    RECORD_ROLE_UNKNOWN, RECORD_TRUNCATED, RecordKind, RecordLayout, Role, ScalarRecord, TaskRecord,
-    TensorRecord, TensorStats, UncapturedRecord,
+    AttributeRecord, DType, DumpRecord, DumpStage, MAX_DIMS, MemorySpace, OrchestrationArgRecord,
+    RECORD_ALREADY_STORED, RECORD_DTYPE_UNKNOWN, RECORD_EXTENT_GUESSED, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD,
+    RECORD_HAS_STATS, RECORD_IN_FLIGHT, RECORD_LOCAL_MEMORY, RECORD_MARKED, RECORD_PAYLOAD_DROPPED,
+    RECORD_PAYLOAD_FILTERED, RECORD_ROLE_UNKNOWN, RECORD_TRUNCATED, RecordKind, RecordLayout, Role,
+    ScalarRecord, TaskRecord, TensorRecord, TensorStats, UncapturedRecord,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -303,8 +305,10 @@ impl IndexRecord {
     /// Element type of a tensor, a scalar or an orchestration argument.
     #[must_use]
     pub fn dtype(&self) -> Option<DType> {
-        let scalar = self.get::<ScalarRecord>().map(|scalar| scalar.dtype);
-        DType::from_tag(scalar.or_else(|| self.view().map(|view| view.dtype))?)
+        match self.get::<ScalarRecord>() {
+            Some(scalar) => DType::from_tag(scalar.dtype).filter(|dtype| dtype.fits_scalar()),
+            None => DType::from_tag(self.view()?.dtype),
+        }
     }
 
     /// Role of an argument; a scalar is an input.
@@ -451,7 +455,12 @@ impl IndexRecord {
     /// Size of its fields, including those that only some records have.
     fn field_bytes(&self) -> usize {
         let kind = self.kind();
-        kind.fixed_bytes() + kind.extended_bytes(self.record.flags)
+        kind.fixed_bytes() + kind.extended_bytes(self.record.flags) + self.value_bytes()
+    }
+
+    /// Bytes of the values of an attribute, which follow its fields.
+    fn value_bytes(&self) -> usize {
+        self.get::<AttributeRecord>().map_or(0, AttributeRecord::value_bytes)
     }
 
     /// A record to decode into.
@@ -476,7 +485,7 @@ impl IndexRecord {
         let (fixed, variable) = self.record.as_mut_bytes().split_at_mut(kind.fixed_bytes());
         fixed.copy_from_slice(head);
         variable.fill(0);
-        let extended = kind.extended_bytes(self.record.flags);
+        let extended = kind.extended_bytes(self.record.flags) + self.value_bytes();
         take_into(&mut rest, &mut self.record.as_mut_bytes()[kind.fixed_bytes()..][..extended])?;
         if let Some(ndims) = self.view().map(|view| usize::from(view.ndims)) {
             self.decode_dims(ndims, &mut rest)?;

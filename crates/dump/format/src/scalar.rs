@@ -2,12 +2,12 @@
 
 use serde::{Serialize, Serializer};
 use tensortap_abi::DType;
-use tensortap_values::Value;
+use tensortap_values::{Element, Value};
 
 use crate::json::{Decimal, Float};
 
 /// The value of a scalar. In JSON, 64-bit integers are decimal strings, and non-finite floats are `"NaN"`,
-/// `"Infinity"` and `"-Infinity"`.
+/// `"Infinity"` and `"-Infinity"`. A complex number is a string such as `"1+2j"`.
 ///
 /// ```
 /// use tensortap_abi::DType;
@@ -29,12 +29,21 @@ pub enum ScalarValue {
     UInt64(u64),
     /// A boolean; any set bit means true.
     Bool(bool),
+    /// A complex number of any width.
+    Complex(Element),
 }
 
 impl ScalarValue {
     /// The value in the low bits. Bits above the dtype's width are ignored.
     #[must_use]
     pub fn decode(dtype: DType, bits: u64) -> ScalarValue {
+        ScalarValue::of(Element { dtype, bits: bits.into() })
+    }
+
+    /// The value of an element of any dtype.
+    #[must_use]
+    pub fn of(element: Element) -> ScalarValue {
+        let Element { dtype, bits } = element;
         match (Value::decode(dtype, bits), dtype.bits()) {
             (Value::Float(value), _) => ScalarValue::Float(value),
             (Value::Int(value), 64) => ScalarValue::Int64(value),
@@ -42,6 +51,7 @@ impl ScalarValue {
             (Value::UInt(value), 64) => ScalarValue::UInt64(value),
             (Value::UInt(value), _) => ScalarValue::UInt(value),
             (Value::Bool(value), _) => ScalarValue::Bool(value),
+            (Value::Complex(..), _) => ScalarValue::Complex(element),
         }
     }
 }
@@ -55,6 +65,7 @@ impl Serialize for ScalarValue {
             ScalarValue::Int64(value) => Decimal(value).serialize(serializer),
             ScalarValue::UInt64(value) => Decimal(value).serialize(serializer),
             ScalarValue::Bool(value) => value.serialize(serializer),
+            ScalarValue::Complex(element) => serializer.collect_str(&element),
         }
     }
 }
@@ -83,5 +94,7 @@ mod tests {
         assert_eq!(json(DType::Float32, 0x3f80_0000), "1.0");
         assert_eq!(json(DType::Int32, 0xffff_fffe), "-2");
         assert_eq!(json(DType::Bool, 1), "true");
+        assert_eq!(json(DType::Complex64, 0xc000_0000_3fc0_0000), "\"1.5-2j\"");
+        assert_eq!(json(DType::Float8E4M3FNUZ, 0x80), "\"NaN\"");
     }
 }

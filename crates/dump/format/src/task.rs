@@ -11,6 +11,7 @@
 mod argument;
 mod assembler;
 mod facts;
+mod regions;
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -21,8 +22,8 @@ use tensortap_abi::UncapturedReason;
 pub use argument::{Argument, PointerWord};
 pub use assembler::{ArgumentRecord, Assembler, DispatchFinish, PendingTask, TaskPart};
 pub use facts::{
-    AllocationEvent, ArgumentFacts, ArgumentSnapshot, DispatchFacts, DispatchTimes, Launch, RecordingThread,
-    TaskFacts, TaskKey,
+    AllocationEvent, ArgumentFacts, ArgumentSnapshot, CollectiveFacts, DispatchFacts, DispatchTimes, Launch,
+    RecordingThread, TaskFacts, TaskKey,
 };
 
 use crate::symbol::short_name;
@@ -173,14 +174,27 @@ impl<'t> Task<'t> {
         }
     }
 
-    /// Arguments whose content before the task matters.
+    /// Arguments whose content before the task matters. A region that [contains
+    /// tasks](Task::contains_tasks) has none: these tasks read and write its arguments.
     pub fn inputs(&self) -> impl Iterator<Item = Argument<'t>> + use<'t> {
-        self.arguments().filter(|argument| argument.role.reads())
+        let contains_tasks = self.contains_tasks();
+        self.arguments().filter(move |argument| !contains_tasks && argument.role.reads())
     }
 
-    /// Arguments that the task writes.
+    /// Arguments that the task writes; none for a region that [contains tasks](Task::contains_tasks).
     pub fn outputs(&self) -> impl Iterator<Item = Argument<'t>> + use<'t> {
-        self.arguments().filter(|argument| argument.role.writes())
+        let contains_tasks = self.contains_tasks();
+        self.arguments().filter(move |argument| !contains_tasks && argument.role.writes())
+    }
+
+    /// What it is in a collective operation, if the dump records that.
+    #[must_use]
+    pub fn collective(&self) -> Option<CollectiveFacts> {
+        // Most dumps have none.
+        if self.tasks.collectives.is_empty() {
+            return None;
+        }
+        self.tasks.collectives.get(&self.facts().key()).copied()
     }
 
     /// Its dispatches (`--dump-args`), by slot and block.
@@ -256,12 +270,13 @@ pub struct Tasks {
     edges: Vec<Edge>,
     /// Sorted by time.
     renewed: Vec<AllocationEvent>,
+    collectives: HashMap<TaskKey, CollectiveFacts>,
     /// Sorted by task and argument.
     uncaptured: Vec<(TaskKey, u16, UncapturedReason)>,
     kernels: Arc<[KernelInfo]>,
     /// Distinct names and scopes of tasks.
     names: Vec<Box<str>>,
-    /// Argument names by string id.
+    /// Names of arguments, groups and pools by string id.
     arg_names: HashMap<u32, Box<str>>,
     /// The names that stand for a word of a value, by string id.
     pointer_words: HashMap<u32, PointerWord>,
@@ -271,6 +286,7 @@ pub struct Tasks {
     by_key: OnceLock<Vec<u32>>,
     sorted_edges: OnceLock<SortedEdges>,
     steps: OnceLock<Vec<u32>>,
+    families: OnceLock<regions::Families>,
 }
 
 #[derive(Clone, Debug)]
@@ -396,6 +412,13 @@ impl Tasks {
         &self.renewed
     }
 
+    /// The name of a group of ranks or of a memory pool, by the id in [`CollectiveFacts`] or
+    /// [`AllocationEvent`].
+    #[must_use]
+    pub fn text(&self, id: u32) -> Option<&str> {
+        self.arg_names.get(&id).map(|name| &**name)
+    }
+
     /// Number of arguments that could not be captured.
     #[must_use]
     pub fn uncaptured_count(&self) -> usize {
@@ -422,6 +445,7 @@ impl Tasks {
         self.entries = order.iter().filter(first_time).map(|&place| self.entries[place].clone()).collect();
         self.by_key = OnceLock::new();
         self.steps = OnceLock::new();
+        self.families = OnceLock::new();
     }
 
     /// The distinct steps of the tasks, sorted.
@@ -514,8 +538,17 @@ impl Tasks {
         self.names.get(place as usize).filter(|_| place != NO_NAME).map(AsRef::as_ref)
     }
 
-    /// Sets the names of arguments from their own records, by string id.
+    /// Sets the names of arguments, of groups of collectives and of memory pools, by string id.
     pub fn give_arg_names<'n>(&mut self, name: impl Fn(u32) -> Option<&'n str>) {
+        let groups = self.collectives.values().map(|collective| collective.group);
+        let pools = self.renewed.iter().map(|event| event.pool).filter(|&pool| pool != 0);
+        for id in groups.chain(pools) {
+            if !self.arg_names.contains_key(&id)
+                && let Some(name) = name(id)
+            {
+                self.arg_names.insert(id, name.into());
+            }
+        }
         for argument in self.arguments.iter().filter(|argument| argument.name != 0) {
             if !self.arg_names.contains_key(&argument.name)
                 && let Some(name) = name(argument.name)

@@ -11,6 +11,7 @@ use crate::{
     ARGS_FILE, ArgumentKind, Dump, DumpFormat, FormatError, GRAPH_FILE, KERNEL_ARGS_FILE, MANIFEST_FILE,
     PayloadState, Record, Tail, Totals,
     error::AtPath,
+    family_check::check_families,
     index::ReadAhead,
     json::Hex64,
     json_check::problems_beside,
@@ -194,7 +195,10 @@ pub fn verify(dump: &Dump) -> Result<Findings, FormatError> {
 pub fn verify_spread(dump: &Dump, spread: &ParallelFor<'_>) -> Result<Findings, FormatError> {
     let mut findings = Findings { records: dump.len(), ..Findings::default() };
     match dump.source() {
-        Source::Index(indexed) => check_end(dump, indexed, &mut findings),
+        Source::Index(indexed) => {
+            check_end(dump, indexed, &mut findings);
+            check_families(dump, indexed, &mut findings)?;
+        }
         Source::Manifest(held) => check_manifest(dump, held, &mut findings),
     }
     check_modules(dump, &mut findings);

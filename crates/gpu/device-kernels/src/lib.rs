@@ -43,6 +43,7 @@ pub use layout::{
 };
 pub use plan::{
     BUFFERS, BUNDLE_BYTES, HashKernel, MAX_RANGE_BYTES, Plan, PlanError, RangeElements, Scratch, Source,
+    measured_as,
 };
 pub use ptx::{Code, PTX, PTX_ARCHITECTURE, ptx_origin};
 pub use result::Outcome;

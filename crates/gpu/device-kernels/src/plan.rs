@@ -40,18 +40,26 @@ pub struct Source {
 /// Element type and count of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangeElements {
-    /// Type of its elements.
+    /// Type of its elements, one that [the device measures](measured_as).
     pub dtype: DType,
     /// Number of elements: all that fit, or one less for 4-bit elements.
     pub elements: u64,
 }
 
 impl RangeElements {
-    /// All elements of this dtype that fit into this many bytes.
+    /// All elements of this dtype that fit into this many bytes; `None` if the device cannot measure the dtype.
     #[must_use]
-    pub fn whole(dtype: DType, bytes: u64) -> RangeElements {
-        RangeElements { dtype, elements: fitting(dtype, bytes) }
+    pub fn whole(dtype: DType, bytes: u64) -> Option<RangeElements> {
+        let dtype = measured_as(dtype)?;
+        Some(RangeElements { dtype, elements: fitting(dtype, bytes) })
     }
+}
+
+/// The dtype as which the device measures elements: complex numbers are measured as their parts. `None` for the
+/// 8-bit floats that the device code does not decode: their ranges are hashed without statistics.
+#[must_use]
+pub fn measured_as(dtype: DType) -> Option<DType> {
+    Some(dtype.part()).filter(|part| part.tag() <= DType::Bool.tag())
 }
 
 /// Why ranges cannot be planned.
@@ -164,7 +172,8 @@ impl Plan {
         }
         let (dtype, missing) = match measured {
             Some(RangeElements { dtype, elements }) => {
-                let missing = missing_of(dtype, bytes, elements);
+                let missing = measured_as(dtype).filter(|part| *part == dtype);
+                let missing = missing.and_then(|dtype| missing_of(dtype, bytes, elements));
                 let missing = missing.ok_or(PlanError::Elements { place, bytes, elements, dtype })?;
                 (dtype.tag().into(), missing)
             }

@@ -5,6 +5,7 @@ use tensortap_values::to_f64;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::layout::{Part, RangeResult};
+use crate::plan::measured_as;
 
 /// Bit of [`Part::finite`]: mean and squares are scaled down.
 const SCALED: u64 = 1 << 63;
@@ -16,7 +17,7 @@ const DOWN: f64 = f64::from_bits((1023 - 600) << 52);
 pub struct Outcome {
     /// The content hash.
     pub hash: u128,
-    /// Statistics, if the range has a dtype. Minimum, maximum and counts are exact. Mean and deviation are as
+    /// Statistics, if the range has a dtype that the device can measure. Minimum, maximum and counts are exact. Mean and deviation are as
     /// accurate as the host's, but summed in a different order. A device without 64-bit floats reports NaN
     /// for both.
     pub stats: Option<TensorStats>,
@@ -27,7 +28,8 @@ impl RangeResult {
     #[must_use]
     pub fn outcome(&self, dtype: Option<DType>) -> Outcome {
         let [low, high] = self.hash.map(u128::from);
-        Outcome { hash: low | high << 64, stats: dtype.map(|dtype| self.part.stats(dtype)) }
+        let measured = dtype.and_then(measured_as);
+        Outcome { hash: low | high << 64, stats: measured.map(|dtype| self.part.stats(dtype)) }
     }
 }
 

@@ -161,7 +161,8 @@ impl<'m> Gather<'m> {
             8 => self.copy_elems::<u8>(elems, target),
             16 => self.copy_elems::<u16>(elems, target),
             32 => self.copy_elems::<u32>(elems, target),
-            _ => self.copy_elems::<u64>(elems, target),
+            64 => self.copy_elems::<u64>(elems, target),
+            _ => self.copy_elems::<u128>(elems, target),
         }
         // SAFETY: the copies above have written every byte of the target.
         unsafe { &*(&raw const *target as *const [u8]) }

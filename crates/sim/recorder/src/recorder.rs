@@ -11,9 +11,9 @@ pub use reservation::{PayloadReservation, ReserveError};
 use core::fmt;
 
 use tensortap_abi::{
-    DumpLevel, DumpRecord, EdgeRecord, FinishedRecord, RECORD_HAS_HASH, RECORD_HAS_PAYLOAD,
-    RECORD_PAYLOAD_DROPPED, RECORD_PAYLOAD_FILTERED, TaskRecord, TensorDesc, TensorRecord, UncapturedReason,
-    UncapturedRecord,
+    AttributeRecord, CollectiveRecord, DumpLevel, DumpRecord, EdgeRecord, FinishedRecord, RECORD_HAS_HASH,
+    RECORD_HAS_PAYLOAD, RECORD_PAYLOAD_DROPPED, RECORD_PAYLOAD_FILTERED, TaskRecord, TensorDesc,
+    TensorRecord, UncapturedReason, UncapturedRecord,
 };
 use tensortap_geometry::{Layout, dense_bytes};
 use tensortap_sync::signs;
@@ -223,6 +223,16 @@ impl<'m, H: HostLink> LaneRecorder<'m, H> {
         let &EdgeCapture { consumer, producer, cause, arg_index } = edge;
         let record = EdgeRecord::new(producer, consumer, cause, arg_index);
         self.timed(|recorder| recorder.record_plain(record))
+    }
+
+    /// Records values of an attribute of a task, at any level.
+    pub fn attribute(&mut self, attribute: &AttributeRecord) -> Outcome {
+        self.timed(|recorder| recorder.record_plain(*attribute))
+    }
+
+    /// Records that a task is a part of a collective operation, at any level.
+    pub fn collective(&mut self, collective: &CollectiveRecord) -> Outcome {
+        self.timed(|recorder| recorder.record_plain(*collective))
     }
 
     /// Records a dispatch with the final `args[]` of its kernel, whatever the level.
@@ -530,7 +540,7 @@ fn bad_descriptor(capture: &TensorCapture<'_>) -> UncapturedRecord {
     let &TensorCapture {
         task_id, stage, role, arg_index, marked, details: TensorDetails { name, .. }, ..
     } = capture;
-    let reason = UncapturedReason::BadDescriptor;
+    let reason = UncapturedReason::of_view(capture.desc.ndims);
     uncaptured_record(&UncapturedArg { task_id, stage, role, arg_index, reason, marked, name })
 }
 

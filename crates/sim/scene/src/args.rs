@@ -200,7 +200,7 @@ impl TensorArg {
 
     /// Loads all elements as raw bits. Works for every dtype, including 4-bit elements, for which Rust has no
     /// type.
-    pub fn load_bits(&self) -> Vec<u64> {
+    pub fn load_bits(&self) -> Vec<u128> {
         let last = self.numel().saturating_sub(1);
         let off = usize::from(self.fault == Some(FaultKind::Shift));
         (0..self.numel()).map(|place| self.read_bits((place + off).min(last))).collect()
@@ -211,7 +211,7 @@ impl TensorArg {
     /// # Panics
     ///
     /// If the number of elements differs.
-    pub fn store_bits(&self, bits: &[u64]) {
+    pub fn store_bits(&self, bits: &[u128]) {
         assert_eq!(bits.len(), self.numel(), "store of a whole tensor");
         // A fault damages the byte of a boolean. A negated number would still be true.
         let dtype = if self.dtype == DType::Bool { DType::UInt8 } else { self.dtype };
@@ -220,7 +220,7 @@ impl TensorArg {
             match self.fault {
                 None | Some(FaultKind::Shift | FaultKind::Race) => self.write_bits(place, bits),
                 Some(FaultKind::Stale) => {}
-                Some(fault) => self.write_bits(place, damage(fault, dtype, bits, is_last)),
+                Some(fault) => self.write_bits(place, damage_element(fault, dtype, bits, is_last)),
             }
         }
     }
@@ -232,9 +232,9 @@ impl TensorArg {
         (self.buffer.wrapping_add(byte), bits.div_ceil(8), within)
     }
 
-    fn read_bits(&self, place: usize) -> u64 {
+    fn read_bits(&self, place: usize) -> u128 {
         let (at, len, within) = self.bytes_of(place);
-        let mut bytes = [0; 8];
+        let mut bytes = [0; 16];
         // SAFETY: `place` is less than the number of elements of the view. `Args::tensor` checked that the
         // view is inside its buffer, so these bytes are in mapped memory. `bytes` has room for the widest
         // element.
@@ -242,9 +242,9 @@ impl TensorArg {
         element_bits(self.dtype, &bytes, within).expect("a word holds an element")
     }
 
-    fn write_bits(&self, place: usize, bits: u64) {
+    fn write_bits(&self, place: usize, bits: u128) {
         let (at, len, within) = self.bytes_of(place);
-        let mut bytes = [0; 8];
+        let mut bytes = [0; 16];
         // SAFETY: as in `read_bits`. For 4-bit elements the neighbor in the same byte is written back
         // unchanged, so two cores must not share a byte, which `run_kernel`'s caller promises.
         unsafe {
@@ -395,6 +395,18 @@ impl CopyDirection {
 /// The value that a damaged kernel writes instead of `value`.
 fn damaged<T: Element>(fault: FaultKind, value: T, is_last: bool) -> T {
     T::from_bits(damage(fault, T::DTYPE, value.to_bits(), is_last))
+}
+
+/// The bits that a damaged kernel writes instead of `bits`. Both parts of a complex number are damaged.
+fn damage_element(fault: FaultKind, dtype: DType, bits: u128, is_last: bool) -> u128 {
+    let (part, width) = (dtype.part(), dtype.part().bits());
+    let parts = (0..dtype.parts()).map(|place| {
+        let shift = place * width;
+        #[expect(clippy::cast_possible_truncation, reason = "a part has at most 64 bits")]
+        let bits = (bits >> shift) as u64 & (u64::MAX >> (64 - width));
+        u128::from(damage(fault, part, bits, is_last)) << shift
+    });
+    parts.fold(0, |all, part| all | part)
 }
 
 /// The bits that a damaged kernel writes instead of `bits`.

@@ -40,7 +40,7 @@ pub struct RefTensor {
     pub dtype: DType,
     /// The sizes of all dimensions.
     pub shape: Vec<usize>,
-    /// Elements in row-major order.
+    /// Elements in row-major order. A complex number is two values: real part, imaginary part.
     pub values: Vec<f64>,
     /// The original elements, packed.
     pub bytes: Vec<u8>,

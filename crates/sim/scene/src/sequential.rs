@@ -189,7 +189,7 @@ impl SequentialGraph {
             let element = element_bits(dtype, bytes, at).expect("inside the buffer");
             put_element_bits(dtype, &mut packed, linear, element);
         }
-        let mut values = vec![0.0; numel];
+        let mut values = vec![0.0; numel * dtype.parts() as usize];
         decode_block(dtype, &packed, &mut values);
         RefTensor { dtype, shape, values, bytes: packed }
     }

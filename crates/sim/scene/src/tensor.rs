@@ -138,10 +138,11 @@ impl HostTensor {
             .collect()
     }
 
-    /// The elements as `f64`. Exact except for 64-bit integers beyond 2^53, which are rounded.
+    /// The elements as `f64`. Exact except for 64-bit integers beyond 2^53, which are rounded. A complex number
+    /// is two values.
     pub fn values(&self) -> Vec<f64> {
         let numel = usize::try_from(self.shape.iter().product::<u64>()).expect("it is in memory");
-        let mut values = vec![0.0; numel];
+        let mut values = vec![0.0; numel * self.dtype.parts() as usize];
         decode_block(self.dtype, &self.bytes, &mut values);
         values
     }

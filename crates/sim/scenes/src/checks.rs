@@ -201,11 +201,13 @@ fn compare_with_reference(actual: &RefTensor, expected: &RefTensor, tolerance: O
     let shape: Vec<u64> = actual.shape.iter().map(|&size| size as u64).collect();
     let wide =
         |tensor: &RefTensor| -> Vec<u8> { tensor.values.iter().flat_map(|v| v.to_le_bytes()).collect() };
-    let actual_side: Side<'_> = match actual.dtype.is_float() {
+    let is_complex = actual.dtype.is_complex();
+    let actual_side: Side<'_> = match actual.dtype.is_float() || is_complex {
         true => Side::of_bytes(actual.dtype, &shape, &actual.bytes),
         false => Side::of_bytes(DType::Float64, &shape, wide(actual)),
     };
-    let expected: Side<'_> = Side::of_bytes(DType::Float64, &shape, wide(expected));
+    let wide_dtype = if is_complex { DType::Complex128 } else { DType::Float64 };
+    let expected: Side<'_> = Side::of_bytes(wide_dtype, &shape, wide(expected));
     let rule = Rule::declared(actual.dtype, tolerance);
     let Ok(outcome) = compare(&actual_side, &expected, &rule, true, Depth::Full);
     outcome

@@ -20,7 +20,8 @@ use crate::inputs::{SEED, rng};
 const ROWS: u64 = 5;
 const COLS: u64 = 7;
 
-/// The scene `every_dtype`: `y[c, r] = max(x[ROWS-1-r, COLS-1-c], x[0, c])`, for every dtype.
+/// The scene `every_dtype`: `y[c, r] = max(x[ROWS-1-r, COLS-1-c], x[0, c])`, for every dtype. Of two complex
+/// numbers, the one with the greater real part is greater, then the one with the greater imaginary part.
 pub struct EveryDtype;
 
 /// A dtype with the names of its arguments.
@@ -115,7 +116,7 @@ impl Scene for EveryDtype {
                 for r in 0..ROWS {
                     let reversed = pattern(x, (ROWS - 1 - r) * COLS + COLS - 1 - c);
                     let first = pattern(x, c);
-                    let greater = if sort_key(case.dtype, first) > sort_key(case.dtype, reversed) {
+                    let greater = if sort_keys(case.dtype, first) > sort_keys(case.dtype, reversed) {
                         first
                     } else {
                         reversed
@@ -132,7 +133,8 @@ impl Scene for EveryDtype {
 /// Fills with numbers, without NaN and infinities. Wide floats are near 1, because damage near zero would be
 /// within the tolerance.
 fn fill(dtype: DType, rng: &mut fastrand::Rng, x: &mut HostTensor) {
-    let numel = usize::try_from(ROWS * COLS).expect("small");
+    let dtype = dtype.part();
+    let numel = x.bytes.len() * 8 / dtype.bits() as usize;
     if dtype.is_float() && dtype.bits() >= 16 {
         let values: Vec<f64> =
             (0..numel).map(|_| rng.f64().mul_add(5.5, 0.5) * if rng.bool() { 1.0 } else { -1.0 }).collect();
@@ -147,30 +149,33 @@ fn fill(dtype: DType, rng: &mut fastrand::Rng, x: &mut HostTensor) {
                 TopExponent::Ieee => magnitude < top,
                 TopExponent::OneNan => magnitude < (1 << (dtype.bits() - 1)) - 1,
                 TopExponent::Finite => true,
+                TopExponent::NegativeZeroNan => bits != 1 << (dtype.bits() - 1),
+                // Neighbors of 1. The whole range would make damage smaller than a tolerance.
+                TopExponent::PowerOfTwo => (100..150).contains(&bits),
             }
         }
         DTypeKind::Bool => bits < 2,
-        DTypeKind::Signed | DTypeKind::Unsigned => true,
+        DTypeKind::Signed | DTypeKind::Unsigned | DTypeKind::Complex(_) => true,
     };
     for position in 0..numel {
         let patterns = u64::MAX >> (64 - dtype.bits());
         let bits = std::iter::repeat_with(|| rng.u64(..) & patterns).find(|&bits| is_number(bits));
-        put_element_bits(dtype, &mut x.bytes, position, bits.unwrap_or(0));
+        put_element_bits(dtype, &mut x.bytes, position, bits.unwrap_or(0).into());
     }
 }
 
 /// The bits of an element.
-fn pattern(tensor: &HostTensor, position: u64) -> u64 {
+fn pattern(tensor: &HostTensor, position: u64) -> u128 {
     let width = u64::from(tensor.dtype.bits());
     (0..width).fold(0, |pattern, bit| {
         let at = position * width + bit;
         let byte = tensor.bytes[usize::try_from(at / 8).expect("in memory")];
-        pattern | u64::from(byte >> (at % 8) & 1) << bit
+        pattern | u128::from(byte >> (at % 8) & 1) << bit
     })
 }
 
 /// Sets the bits of an element that is zero.
-fn set_pattern(tensor: &mut HostTensor, position: u64, pattern: u64) {
+fn set_pattern(tensor: &mut HostTensor, position: u64, pattern: u128) {
     let width = u64::from(tensor.dtype.bits());
     for bit in (0..width).filter(|bit| pattern >> bit & 1 == 1) {
         let at = position * width + bit;
@@ -178,10 +183,18 @@ fn set_pattern(tensor: &mut HostTensor, position: u64, pattern: u64) {
     }
 }
 
+/// Numbers that order elements by value: one for each part.
+fn sort_keys(dtype: DType, pattern: u128) -> [i128; 2] {
+    let width = dtype.part().bits();
+    let part = |place: u32| sort_key(dtype.part(), pattern >> (place * width) & (u128::MAX >> (128 - width)));
+    [part(0), if dtype.is_complex() { part(1) } else { 0 }]
+}
+
 /// A number that orders elements by value: floats are sign and magnitude, integers two's complement.
-fn sort_key(dtype: DType, pattern: u64) -> i128 {
-    let (pattern, sign) = (i128::from(pattern), 1_i128 << (dtype.bits() - 1));
+fn sort_key(dtype: DType, pattern: u128) -> i128 {
+    let (pattern, sign) = (i128::try_from(pattern).expect("at most 64 bits"), 1_i128 << (dtype.bits() - 1));
     match dtype.kind() {
+        DTypeKind::Float(format) if !format.has_sign() => pattern,
         DTypeKind::Float(_) if pattern >= sign => sign - pattern,
         DTypeKind::Signed if pattern >= sign => pattern - 2 * sign,
         _ => pattern,
@@ -231,17 +244,27 @@ impl KernelBody for Greater {
         let left = args.tensor(0);
         let dtype = left.dtype();
         let pairs = left.load_bits().into_iter().zip(args.tensor(1).load_bits());
-        let greater: Vec<u64> = pairs
-            .map(|(left, right)| if ordinal(dtype, right) > ordinal(dtype, left) { right } else { left })
+        let greater: Vec<u128> = pairs
+            .map(|(left, right)| if order(dtype, right) > order(dtype, left) { right } else { left })
             .collect();
         args.tensor(2).store_bits(&greater);
     }
 }
 
+/// The positions of an element's parts among the values of their dtype.
+fn order(dtype: DType, bits: u128) -> [Option<i64>; 2] {
+    let width = dtype.part().bits();
+    let low = |bits: u128| u64::try_from(bits & u128::from(u64::MAX)).expect("masked");
+    let imaginary = dtype.is_complex().then(|| ordinal(dtype.part(), low(bits >> width)));
+    [ordinal(dtype.part(), low(bits)), imaginary.flatten()]
+}
+
 fn greater_reference(task: &mut RefTask) {
-    for i in 0..task.tensors[2].values.len() {
-        let (left, right) = (task.tensors[0].values[i], task.tensors[1].values[i]);
-        task.tensors[2].values[i] = if right > left { right } else { left };
+    let parts = task.tensors[2].dtype.parts() as usize;
+    let [left, right, greater] = &mut task.tensors[..] else { panic!("a task of three tensors") };
+    let pairs = left.values.chunks(parts).zip(right.values.chunks(parts));
+    for (greater, (left, right)) in greater.values.chunks_mut(parts).zip(pairs) {
+        greater.copy_from_slice(if right > left { right } else { left });
     }
 }
 

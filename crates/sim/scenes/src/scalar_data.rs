@@ -1,4 +1,4 @@
-//! `scalar_data`: scalars of every dtype at their extremes. Checks that a kernel receives exactly the
+//! `scalar_data`: scalars of the first 17 dtypes at their extremes. Checks that a kernel receives exactly the
 //! submitted scalars.
 
 mod golden;
@@ -16,8 +16,9 @@ use kernels::{SPLIT_WORDS, WEIGH, WRITE_FLOATS, WRITE_SIGNED, WRITE_SMALL, WRITE
 
 /// Scalars of each dtype in one task.
 const COUNT: usize = 6;
-/// Scalars of the task with small values of every dtype.
-const WEIGHED: usize = DType::ALL.len();
+/// Scalars of the task with small values of every dtype: those up to `bool`. Kernels treat the scalars of other
+/// dtypes as bits, like the scalars of `float8_e4m3fn` here.
+const WEIGHED: usize = DType::Bool as usize;
 
 /// The scene `scalar_data`. It writes scalars to tensors of their dtype, as raw words, and after some
 /// arithmetic.
@@ -29,7 +30,7 @@ impl Scene for ScalarData {
     }
 
     fn about(&self) -> &'static str {
-        "scalars of every dtype at their extremes, written to tensors exactly"
+        "scalars of 17 dtypes at their extremes, written to tensors exactly"
     }
 
     fn params(&self) -> &'static [ParamSpec] {
@@ -282,7 +283,7 @@ mod tests {
         let mut dtypes: Vec<_> = mixed.iter().map(|s| s.dtype.name()).collect();
         dtypes.sort_unstable();
         dtypes.dedup();
-        assert_eq!(dtypes.len(), DType::ALL.len());
+        assert_eq!(dtypes.len(), WEIGHED);
     }
 
     #[test]

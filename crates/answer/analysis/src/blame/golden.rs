@@ -25,7 +25,7 @@ use crate::compare::{LiveGolden, Side, compare, record_side};
 use crate::error::AnalysisError;
 use crate::evidence::{Evidence, Gatherer, Recording, holds_output_of};
 use crate::graph::{TaskGraph, candidates, load_with_progress, steps_of_golden};
-use crate::labels::{ArgStatus, InputFacts, Races, Status, TaskStatus, label_tasks};
+use crate::labels::{ArgStatus, InputFacts, Races, Status, TaskStatus, counting_outputs, label_tasks};
 use crate::matching::{MatchOptions, Matching, match_tasks};
 use crate::provenance::InputProvenance;
 
@@ -84,7 +84,10 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     let gatherer = Gatherer::new(recordings, &matching, (&rules, &right_runs), options.other_dtypes);
     let evidence = gatherer.gather(&statuses, &|| work.check_canceled())?;
     drop(rules);
-    let counting = Some(evidence.counting());
+    let mut counting = evidence.counting();
+    let of_regions = counting_outputs(&graph, &statuses);
+    counting.extend(of_regions.map(|(task, arg)| (task, arg, DumpStage::AfterCompletion)));
+    let counting = Some(counting);
     let overwriters = overwriters(recordings.0, &evidence)?;
     let lost_order = lost_order::find(recordings, &certain, &statuses, &evidence)?;
     let runs = (RecordedRun { dump, graph: &graph }, RecordedRun { dump: golden, graph: &theirs });

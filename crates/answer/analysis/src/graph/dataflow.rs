@@ -291,8 +291,14 @@ mod tests {
                 TaskBuilder::new(2, "use").input(0x1000, "new").input(0x2000, "x").output(0x3000, "y").at(30),
             ]
         };
-        let renewed =
-            |at_ns| AllocationEvent { at_ns, address: 0x1010, bytes: 8, freed: true, host_writable: false };
+        let renewed = |at_ns| AllocationEvent {
+            at_ns,
+            address: 0x1010,
+            bytes: 8,
+            freed: true,
+            host_writable: false,
+            ..AllocationEvent::default()
+        };
         let from = |at_ns| {
             let mut made = tasks_with(tasks(), &[renewed(at_ns)]);
             made.forget_in_flight();
@@ -301,8 +307,14 @@ mod tests {
         };
         // Part of the memory was freed between the two readers; that part has no producer any more.
         assert_eq!(from(25), (vec![0], vec![0], vec![1]));
-        let all =
-            AllocationEvent { at_ns: 25, address: 0x1000, bytes: 64, freed: true, host_writable: false };
+        let all = AllocationEvent {
+            at_ns: 25,
+            address: 0x1000,
+            bytes: 64,
+            freed: true,
+            host_writable: false,
+            ..AllocationEvent::default()
+        };
         let graph = TaskGraph::build(tasks_with(tasks(), &[all]), None);
         assert_eq!((sources(&graph, 1, 0), sources(&graph, 2, 0)), (vec![0], vec![]));
         let early = AllocationEvent { at_ns: 5, ..all };

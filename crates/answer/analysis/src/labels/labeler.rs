@@ -6,6 +6,7 @@ use tensortap_abi::Role;
 use tensortap_format::{Argument, Edge, Task};
 
 use super::race::Races;
+use super::regions::label_regions;
 use super::{ArgStatus, Finding, InputFacts, Label, Race, Status, TaskStatus};
 use crate::blame::values::is_value;
 use crate::graph::{OriginBasis, OutputRef, TaskGraph};
@@ -81,8 +82,13 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
     }
 
     fn label_all(&mut self) -> Vec<Finding> {
-        (0..self.graph.len())
+        let mut findings: Vec<Finding> = (0..self.graph.len())
             .map(|task| {
+                if self.graph.task(task).contains_tasks() {
+                    // It has neither inputs nor outputs of its own; see `label_regions`.
+                    self.reached.push(false);
+                    return finding(Label::Ok, None, None);
+                }
                 let found = self.label(task);
                 let is_wrong = !matches!(found.label, Label::Ok | Label::Unknown);
                 if is_wrong && self.host_read.is_none() && self.is_host_read(task) {
@@ -91,7 +97,9 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
                 self.reached.push(is_wrong || self.near_equal_error(task).is_some());
                 found
             })
-            .collect()
+            .collect();
+        label_regions(self.graph, self.statuses, &mut findings);
+        findings
     }
 
     /// An input that is within its rule but not equal, together with its producer, if an error reached the

@@ -16,12 +16,14 @@ mod by_evidence;
 mod labeler;
 mod observed;
 mod race;
+mod regions;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 pub use labeler::{label_isolated, label_tasks};
 pub(crate) use race::Races;
 pub use race::{LikelyRace, Race, RaceKind};
+pub(crate) use regions::counting_outputs;
 
 use crate::evidence::Evidence;
 use crate::graph::TaskGraph;

@@ -147,7 +147,9 @@ struct TaskTimes {
 impl TaskTimes {
     fn of(tasks: &Tasks) -> TaskTimes {
         let interval = |t: Task<'_>| Some((t.start_time()?, t.end_time()?, t.place()));
-        let mut intervals: Vec<_> = tasks.iter().filter_map(interval).collect();
+        // Regions write nothing themselves, and a long one would make every search long.
+        let own_work = tasks.iter().filter(|task| !task.contains_tasks());
+        let mut intervals: Vec<_> = own_work.filter_map(interval).collect();
         intervals.sort_unstable();
         let running = |latest: &mut u64, &(_, end, _): &(u64, u64, usize)| {
             *latest = end.max(*latest);

@@ -116,7 +116,7 @@ impl MatchCriteria {
 
     fn hash_arg(&self, arg: Argument<'_>, hasher: &mut DefaultHasher) {
         (arg.arg_index, arg.role.tag(), arg.shape(), arg.is_scalar()).hash(hasher);
-        if !(self.ignore_float_dtype && arg.dtype.is_float()) {
+        if !(self.ignore_float_dtype && arg.dtype.part().is_float()) {
             arg.dtype.tag().hash(hasher);
         }
         if self.scalars {

@@ -268,7 +268,7 @@ impl Observations {
     }
 
     fn find_ambiguities(&mut self, tasks: &Tasks) {
-        for task in tasks.iter() {
+        for task in tasks.iter().filter(|task| !task.contains_tasks()) {
             for arg in task.arguments() {
                 if self.observed[arg.number()] != Some(Observation::Changed) {
                     continue;

@@ -142,8 +142,14 @@ fn changed_host_memory_is_ambiguous() {
     // The same with a host-writable allocation, while it exists.
     let of = |freed_at: Option<u64>| {
         let made = vec![TaskBuilder::new(1, "a").unknown_role(0x1000, "0", "1").at(100)];
-        let taken =
-            AllocationEvent { at_ns: 10, address: 0x1000, bytes: 64, freed: false, host_writable: true };
+        let taken = AllocationEvent {
+            at_ns: 10,
+            address: 0x1000,
+            bytes: 64,
+            freed: false,
+            host_writable: true,
+            ..AllocationEvent::default()
+        };
         let freed = freed_at.map(|at_ns| AllocationEvent { at_ns, freed: true, ..taken });
         let renewed: Vec<AllocationEvent> = [Some(taken), freed].into_iter().flatten().collect();
         observed(&TaskGraph::build(tasks_with(made, &renewed), None), 1, 0).unwrap()
@@ -176,8 +182,14 @@ fn freed_memory_has_no_producer() {
     };
     for edges in [vec![edge(1, 2)], in_order(&[1, 2, 3])] {
         let from = |at_ns| {
-            let renewed =
-                AllocationEvent { at_ns, address: 0x1000, bytes: 64, freed: true, host_writable: false };
+            let renewed = AllocationEvent {
+                at_ns,
+                address: 0x1000,
+                bytes: 64,
+                freed: true,
+                host_writable: false,
+                ..AllocationEvent::default()
+            };
             let mut assembler = Assembler::default();
             assembler.take(TaskPart::AllocationEvent(renewed));
             let graph = TaskGraph::build(assembled(assembler, made(), &edges), None);
@@ -196,8 +208,14 @@ fn allocations_are_matched_by_submission_time() {
                 TaskBuilder::new(2, "b").unknown_role(0x1000, "x", "x").submitted(15).at(110),
                 TaskBuilder::new(3, "c").unknown_role(0x9000, "x", "x").submitted(16).at(120),
             ];
-            let renewed =
-                AllocationEvent { at_ns, address: 0x1000, bytes: 64, freed: true, host_writable: false };
+            let renewed = AllocationEvent {
+                at_ns,
+                address: 0x1000,
+                bytes: 64,
+                freed: true,
+                host_writable: false,
+                ..AllocationEvent::default()
+            };
             let mut assembler = Assembler::default();
             assembler.take(TaskPart::AllocationEvent(renewed));
             producers(&TaskGraph::build(assembled(assembler, made, &edges), None), 2, 0)

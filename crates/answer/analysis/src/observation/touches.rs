@@ -76,7 +76,7 @@ impl Touches {
         if order.is_total() {
             return touches;
         }
-        for task in tasks.iter() {
+        for task in tasks.iter().filter(|task| !task.contains_tasks()) {
             // A known input leaves its memory unchanged.
             for arg in task.arguments().filter(|arg| !arg.role_known || arg.role.writes()) {
                 let Some(view) = memory.view_of(arg) else { continue };

@@ -248,8 +248,8 @@ fn worst(worst: &WorstElement) -> WorstDocument {
     }
 }
 
-fn value(value: Value) -> Json {
-    match value {
+fn value(of: Value) -> Json {
+    match of {
         Value::Float(v) if v.is_nan() => "NaN".into(),
         Value::Float(f64::INFINITY) => "Infinity".into(),
         Value::Float(f64::NEG_INFINITY) => "-Infinity".into(),
@@ -260,6 +260,9 @@ fn value(value: Value) -> Json {
         Value::UInt(v) if v < 1 << 53 => v.into(),
         Value::UInt(v) => v.to_string().into(),
         Value::Bool(v) => v.into(),
+        Value::Complex(real, imaginary) => {
+            Json::from(vec![value(Value::Float(real)), value(Value::Float(imaginary))])
+        }
     }
 }
 

@@ -4,9 +4,12 @@ use std::collections::HashMap;
 use std::fmt;
 
 use serde::{Serialize, Serializer};
+use tensortap::TaskId;
 use tensortap::abi::SLOTS_PER_TASK;
 use tensortap::analysis::observation::Observation;
-use tensortap::format::{Details, Dump, FormatError, NamedRecord, Record, RunInfo, TaskDetails};
+use tensortap::format::{
+    Attribute, Details, Dump, FormatError, NamedRecord, Record, RunInfo, TaskCollective, TaskDetails,
+};
 
 use crate::fields::{Row, flags};
 use crate::observed::ObservedRoles;
@@ -32,6 +35,18 @@ pub struct RecordDocument<'a> {
     /// Source file and line that submitted its task.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<String>,
+    /// The region that contains its task, or the task that submitted it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<String>,
+    /// Whether its task is a region; absent if not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    region: bool,
+    /// What its task is in a collective operation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    collective: Option<TaskCollective<'a>>,
+    /// Attributes of its task, as in `graph.json`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    attributes: Vec<Attribute<'a>>,
     name: Name<'a>,
     /// The observation, if its role is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,6 +77,10 @@ impl<'a> RecordDocument<'a> {
             queue: None,
             module: None,
             source: None,
+            parent: None,
+            region: false,
+            collective: None,
+            attributes: Vec::new(),
             name: Name(record),
             observed: None,
             record: NamedRecord { record: *record, names: dump.names(record) },
@@ -108,11 +127,17 @@ impl<'a> RecordDocument<'a> {
     pub fn with_program(self, program: &'a ProgramContext<'_>, record: &Record) -> Self {
         let details =
             program.details.as_ref().map(|details| details.of(record.task_key())).unwrap_or_default();
-        let TaskDetails { queue, step_name, source, .. } = details;
+        let TaskDetails { queue, step_name, source, parent, is_region: region, collective, .. } = details;
+        let parent = parent.map(|parent| TaskId(parent).to_string());
         let source = source.map(|(file, line)| format!("{file}:{line}"));
         let observed = program.roles.observed(record).map(Observation::name);
         let module = record.func_ids().find_map(|id| program.modules.get(&id).copied()).filter(|&id| id != 0);
-        RecordDocument { pid: program.pid, step_name, queue, module, source, observed, ..self }
+        let attributes =
+            program.details.as_ref().map(|details| details.attributes(record.task_key()).collect());
+        let attributes: Vec<Attribute<'_>> = attributes.unwrap_or_default();
+        let pid = program.pid;
+        let document = RecordDocument { pid, step_name, queue, module, source, observed, ..self };
+        RecordDocument { parent, region, collective, attributes, ..document }
     }
 }
 

@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use tensortap::abi::TensorStats;
 use tensortap::format::{Dump, Record, ScalarValue, StatsDocument};
+use tensortap::values::Element;
 
 use super::record::RecordDocument;
 use crate::QueryError;
@@ -124,7 +125,8 @@ impl ValuesDocument {
                 at.iter().zip(&view.dims).map(|(&at, dim)| i64::try_from(at).unwrap_or(0) * dim.stride);
             let position = view.first + steps.sum::<i64>();
             let bits = elements.bits(u64::try_from(position).unwrap_or(u64::MAX))?;
-            let value = bits.map(|bits| serde_json::to_value(ScalarValue::decode(record.dtype, bits)));
+            let value =
+                bits.map(|bits| serde_json::to_value(ScalarValue::of(Element { dtype: record.dtype, bits })));
             values.push(value.transpose().map_err(std::io::Error::from)?);
         }
         Ok(ValuesDocument { shape, elements: values, left_out: numel - shown })

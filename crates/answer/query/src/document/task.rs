@@ -54,6 +54,23 @@ pub struct TaskPageDocument<'a> {
     /// Source file and line that submitted the task.
     source: Option<String>,
     parent: Option<String>,
+    /// Whether it is a region; absent if not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    region: bool,
+    /// Ids of the tasks whose parent it is, with their steps; absent without any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    children: Vec<String>,
+    /// Group, number and kind, if it is a part of a collective operation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    collective: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    collective_text: Option<&'a str>,
+    /// The attributes as in `graph.json`; absent without any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    attributes: Vec<&'a Value>,
+    /// Names and texts of the attributes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    attributes_text: Vec<(&'a str, &'a str)>,
     /// The launch sizes as in `graph.json`; null if unknown.
     launch: Option<Value>,
     launch_text: Option<String>,
@@ -294,6 +311,12 @@ impl<'a> TaskPageDocument<'a> {
             step_name: submission.step_name.as_deref(),
             queue: submission.queue.as_deref(),
             source: submission.source_text(),
+            attributes: submission.attributes.iter().map(|one| &one.document).collect(),
+            attributes_text: submission.attributes.iter().map(|one| (&*one.name, &*one.text)).collect(),
+            region: task.is_region,
+            children: task.children().map(|child| step_task(child.step, child.task_id)).collect(),
+            collective: submission.collective.as_ref().map(|(_, document)| document),
+            collective_text: submission.collective.as_ref().map(|(text, _)| &**text),
             parent: submission.parent.map(|parent| TaskId(parent).to_string()),
             launch: task.launch.as_deref().map(launch_document),
             launch_text: task.launch.as_deref().map(launch_text),

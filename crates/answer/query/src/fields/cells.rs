@@ -223,7 +223,7 @@ pub(super) fn show_end(
     match (row.summary().and_then(|summary| summary.exact_range), value) {
         (Some(range), _) => put(out, format_args!("{}", exact(range))),
         // Other integers are whole numbers, too.
-        (None, Some(value)) if !row.record.dtype.is_float() => put(out, format_args!("{value:.0}")),
+        (None, Some(value)) if !row.record.dtype.part().is_float() => put(out, format_args!("{value:.0}")),
         (None, value) => show_float(out, value, STATISTIC_DIGITS),
     }
 }

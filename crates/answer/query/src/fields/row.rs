@@ -4,7 +4,7 @@ use tensortap::abi::TensorStats;
 use tensortap::analysis::diff::DiffRow;
 use tensortap::format::{Record, ScalarValue};
 use tensortap::judge::{Evidence, Metrics};
-use tensortap::values::Summary;
+use tensortap::values::{Element, Summary, Value};
 use tensortap::{Flag, RecordSummary};
 
 use crate::words::flag_words;
@@ -101,6 +101,14 @@ pub(crate) fn flags(row: &Row<'_>) -> impl Iterator<Item = &'static str> + use<>
     values.into_iter().flatten().chain(captured.into_iter().flatten()).filter(|word| !word.is_empty())
 }
 
+/// The magnitude of a complex number.
+fn magnitude(value: Element) -> f64 {
+    match Value::decode(value.dtype, value.bits) {
+        Value::Complex(real, imaginary) => real.hypot(imaginary),
+        other => other.to_f64(),
+    }
+}
+
 #[expect(clippy::cast_precision_loss, reason = "a place in an order, not a value")]
 pub(super) fn as_float(value: ScalarValue) -> f64 {
     match value {
@@ -108,5 +116,6 @@ pub(super) fn as_float(value: ScalarValue) -> f64 {
         ScalarValue::Int(value) | ScalarValue::Int64(value) => value as f64,
         ScalarValue::UInt(value) | ScalarValue::UInt64(value) => value as f64,
         ScalarValue::Bool(value) => f64::from(u8::from(value)),
+        ScalarValue::Complex(value) => magnitude(value),
     }
 }

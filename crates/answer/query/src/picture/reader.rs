@@ -1,9 +1,10 @@
-//! Reads elements at a constant stride. It reads their bytes, and the bytes between close neighbors.
+//! Reads elements at a constant stride. It reads their bytes, and the bytes between close neighbors. A complex
+//! number is drawn as its magnitude, and a difference of complex numbers as the magnitude of their difference.
 
 use std::ops::Range;
 
 use tensortap::DType;
-use tensortap::values::{Value, decode_block, element_bits, to_f64};
+use tensortap::values::{Value, decode_block, element_bits};
 
 use super::source::{PictureInput, Source};
 use crate::QueryError;
@@ -68,7 +69,10 @@ impl<'s> LineReader<'s> {
             Some(right) => {
                 self.other.clear();
                 self.other.resize(into.len(), 0.0);
-                if is_wide(self.left.source.dtype) && is_wide(right.source.dtype) {
+                let dtypes = (self.left.source.dtype, right.source.dtype);
+                if dtypes.0.is_complex() && dtypes.1.is_complex() {
+                    subtract_complex(&mut self.left, right, lowest, apart, into)?;
+                } else if is_wide(dtypes.0) && is_wide(dtypes.1) {
                     subtract_exactly(&mut self.left, right, lowest, apart, into)?;
                 } else {
                     self.left.numbers(lowest, apart, into)?;
@@ -89,7 +93,7 @@ impl<'s> LineReader<'s> {
     }
 
     /// The bits of an element of the first tensor; `None` if it is not stored.
-    pub fn bits(&mut self, position: u64) -> Result<Option<u64>, QueryError> {
+    pub fn bits(&mut self, position: u64) -> Result<Option<u128>, QueryError> {
         if position >= self.stored { Ok(None) } else { self.left.bits(position).map(Some) }
     }
 }
@@ -117,7 +121,7 @@ fn subtract_exactly(
         Ok::<i128, QueryError>(match Value::decode(window.source.dtype, bits) {
             Value::Int(value) => value.into(),
             Value::UInt(value) => value.into(),
-            Value::Float(_) | Value::Bool(_) => 0,
+            Value::Float(_) | Value::Bool(_) | Value::Complex(..) => 0,
         })
     };
     left.load_line(lowest, apart, into.len())?;
@@ -128,6 +132,36 @@ fn subtract_exactly(
         position += apart;
     }
     Ok(())
+}
+
+/// Magnitudes of differences. Equal parts differ by 0, also if they are infinite or NaN.
+fn subtract_complex(
+    left: &mut Window<'_>,
+    right: &mut Window<'_>,
+    lowest: u64,
+    apart: u64,
+    into: &mut [f64],
+) -> Result<(), QueryError> {
+    left.load_line(lowest, apart, into.len())?;
+    right.load_line(lowest, apart, into.len())?;
+    let mut position = lowest;
+    for value in into {
+        let (ours, theirs) = (left.value(position)?, right.value(position)?);
+        *value = match (ours, theirs) {
+            (Value::Complex(a, b), Value::Complex(c, d)) => less(a, c).hypot(less(b, d)),
+            (ours, theirs) => less(ours.to_f64(), theirs.to_f64()),
+        };
+        position += apart;
+    }
+    Ok(())
+}
+
+/// A value as it is drawn.
+fn drawn(value: Value) -> f64 {
+    match value {
+        Value::Complex(real, imaginary) => real.hypot(imaginary),
+        other => other.to_f64(),
+    }
 }
 
 /// The range of elements of a line before position `stored`.
@@ -170,14 +204,13 @@ struct Window<'s> {
 
 impl Window<'_> {
     fn numbers(&mut self, lowest: u64, apart: u64, into: &mut [f64]) -> Result<(), QueryError> {
-        let dtype = self.source.dtype;
         if apart == 1 {
             return self.neighbors(lowest, into);
         }
         self.load_line(lowest, apart, into.len())?;
         let mut position = lowest;
         for value in into {
-            *value = to_f64(dtype, self.bits(position)?);
+            *value = drawn(self.value(position)?);
             position += apart;
         }
         Ok(())
@@ -198,18 +231,23 @@ impl Window<'_> {
         let dtype = self.source.dtype;
         let (byte, inside) = self.place(lowest);
         let bytes = self.bytes.get(byte..).unwrap_or_default();
-        if inside == 0 {
+        if inside == 0 && !dtype.is_complex() {
             decode_block(dtype, bytes, into);
             return Ok(());
         }
-        // The first element is the upper half of a byte.
+        // The first element is the upper half of a byte, or elements have two parts.
         for (place, value) in into.iter_mut().enumerate() {
-            *value = element_bits(dtype, bytes, inside + place).map_or(0.0, |bits| to_f64(dtype, bits));
+            *value = element_bits(dtype, bytes, inside + place)
+                .map_or(0.0, |bits| drawn(Value::decode(dtype, bits)));
         }
         Ok(())
     }
 
-    fn bits(&mut self, position: u64) -> Result<u64, QueryError> {
+    fn value(&mut self, position: u64) -> Result<Value, QueryError> {
+        Ok(Value::decode(self.source.dtype, self.bits(position)?))
+    }
+
+    fn bits(&mut self, position: u64) -> Result<u128, QueryError> {
         self.load(position, 1, 0)?;
         let (byte, inside) = self.place(position);
         let bytes = self.bytes.get(byte..).unwrap_or_default();

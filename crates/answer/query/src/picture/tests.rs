@@ -56,12 +56,22 @@ fn exactly(value: Value) -> i128 {
         Value::Int(value) => value.into(),
         Value::UInt(value) => value.into(),
         Value::Bool(value) => value.into(),
-        Value::Float(_) => unreachable!("only called with integers"),
+        Value::Float(_) | Value::Complex(..) => unreachable!("only called with integers"),
+    }
+}
+
+/// Complex numbers are drawn as their magnitudes.
+fn drawn(value: Value) -> f64 {
+    match value {
+        Value::Complex(real, imaginary) => real.hypot(imaginary),
+        other => other.to_f64(),
     }
 }
 
 fn naive_difference(left: Value, right: Value) -> f64 {
+    let part = |a: f64, b: f64| naive_difference(Value::Float(a), Value::Float(b));
     match (left, right) {
+        (Value::Complex(a, b), Value::Complex(c, d)) => part(a, c).hypot(part(b, d)),
         (Value::Float(a), Value::Float(b)) if a == b || (a.is_nan() && b.is_nan()) => 0.0,
         (Value::Float(a), Value::Float(b)) => a - b,
         (a, b) => (exactly(a) - exactly(b)) as f64,
@@ -157,7 +167,7 @@ proptest! {
         let source = tensor(dtype, &shape, bytes.clone());
         let tile = Tile::of(PictureInput::tensor(&source), &slice, axes, frame).unwrap();
         let values: Vec<_> =
-            elements(dtype, &shape, &bytes).into_iter().map(|(at, v)| (at, v.map(Value::to_f64))).collect();
+            elements(dtype, &shape, &bytes).into_iter().map(|(at, v)| (at, v.map(drawn))).collect();
         let expected = naive(&tile, &fixed(&tile, &slice, &shape), &values);
         check(&tile, &expected)?;
         let there: usize = expected.iter().map(|(finite, nan, inf, missing)| finite.len() + (nan + inf + missing) as usize).sum();
@@ -225,7 +235,7 @@ proptest! {
                 .collect();
         }
         let values = bytes.map(|bytes| {
-            let value = |&at: &i64| Value::decode(dtype, element_bits(dtype, &bytes, at as usize).unwrap()).to_f64();
+            let value = |&at: &i64| drawn(Value::decode(dtype, element_bits(dtype, &bytes, at as usize).unwrap()));
             positions.iter().map(value).collect::<Vec<f64>>()
         });
         let finite = values.iter().flatten().copied().filter(|v| v.is_finite());

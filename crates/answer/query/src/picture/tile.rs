@@ -209,7 +209,7 @@ fn difference_text(value: f64) -> String {
     if value.is_finite() {
         return significant(value, DIGITS);
     }
-    Element { dtype: DType::Float64, bits: value.to_bits() }.to_string()
+    Element { dtype: DType::Float64, bits: value.to_bits().into() }.to_string()
 }
 
 impl TileAxis {

@@ -4,12 +4,18 @@ use std::collections::HashMap;
 
 use tensortap::DType;
 use tensortap::format::{Dump, FormatError, PayloadState, Record, ScalarValue};
-use tensortap::values::any_nan;
+use tensortap::values::{Element, Value, any_nan};
 
 use super::Progress;
 
 /// Payloads are read in pieces of this many bytes: whole elements of every dtype.
 const PIECE_BYTES: usize = 1 << 20;
+
+/// Whether a part of a complex number is NaN.
+fn has_nan_part(value: Element) -> bool {
+    let decoded = Value::decode(value.dtype, value.bits);
+    matches!(decoded, Value::Complex(real, imaginary) if real.is_nan() || imaginary.is_nan())
+}
 
 /// The records of a dump with NaNs.
 pub struct NanRecords {
@@ -60,7 +66,12 @@ impl Scan<'_> {
     /// Whether the record has a NaN; `None` if that is unknown.
     fn holds_nan(&mut self, record: &Record) -> Result<Option<bool>, FormatError> {
         if let Some(value) = record.value() {
-            return Ok(Some(matches!(value, ScalarValue::Float(value) if value.is_nan())));
+            let is_nan = match value {
+                ScalarValue::Float(value) => value.is_nan(),
+                ScalarValue::Complex(value) => has_nan_part(value),
+                _ => false,
+            };
+            return Ok(Some(is_nan));
         }
         if !record.dtype.has_nan() || record.numel == 0 {
             return Ok(Some(false));

@@ -56,15 +56,16 @@ impl<'d> Content<'d> {
         Ok(ContentStats { summary: statistics.summary(), damaged })
     }
 
-    /// Calls `each` with every finite value.
+    /// Calls `each` with every finite value; complex numbers have two, their parts.
     pub fn finite_values(
         &self,
         progress: &Progress<'_>,
         mut each: impl FnMut(f64),
     ) -> Result<(), FormatError> {
-        let dtype = self.record.dtype;
+        // Of complex numbers, the parts.
+        let dtype = self.record.dtype.part();
         let mut values = [0.0; BLOCK];
-        let mut left = self.stored;
+        let mut left = self.stored.saturating_mul(self.record.dtype.parts().into());
         self.walk(progress, |bytes| {
             for block in bytes.chunks(block_bytes(dtype)) {
                 let decoded = decode_block(dtype, block, &mut values);

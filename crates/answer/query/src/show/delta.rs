@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde::Serialize;
 use tensortap::DType;
 use tensortap::format::{Dump, FormatError, Record};
-use tensortap::values::{Element, decode_bits, decode_block, elements_in};
+use tensortap::values::{Element, decode_block, element_bits, elements_in};
 
 use crate::Progress;
 use crate::number::{grouped, json_float, significant};
@@ -98,7 +98,7 @@ struct Changes<'r> {
     low: Vec<u64>,
     high: Vec<u64>,
     /// Magnitude, position, old and new bits of the largest change.
-    greatest: Option<(f64, u64, u64, u64)>,
+    greatest: Option<(f64, u64, u128, u128)>,
     delta: Delta,
 }
 
@@ -128,25 +128,33 @@ impl<'r> Changes<'r> {
     }
 
     fn elements(&mut self, old: &[u8], new: &[u8], count: usize) {
-        let (mut old_bits, mut new_bits) = ([0; ELEMENTS], [0; ELEMENTS]);
         let (mut old_values, mut new_values) = ([0.0; ELEMENTS], [0.0; ELEMENTS]);
-        decode_bits(self.dtype, old, &mut old_bits);
-        decode_bits(self.dtype, new, &mut new_bits);
         decode_block(self.dtype, old, &mut old_values);
         decode_block(self.dtype, new, &mut new_values);
-        for place in (0..count.min(ELEMENTS)).filter(|&place| old_bits[place] != new_bits[place]) {
-            let position = self.position + place as u64;
-            self.changed(position, old_bits[place], new_bits[place], new_values[place] - old_values[place]);
+        for place in 0..count.min(ELEMENTS) {
+            let bits = |side| element_bits(self.dtype, side, place).unwrap_or_default();
+            let (old_bits, new_bits) = (bits(old), bits(new));
+            if old_bits != new_bits {
+                let by = self.distance(&old_values, &new_values, place);
+                self.changed(self.position + place as u64, old_bits, new_bits, by);
+            }
         }
     }
 
-    fn changed(&mut self, position: u64, old: u64, new: u64, difference: f64) {
+    /// Magnitude of the change of an element.
+    fn distance(&self, old: &[f64], new: &[f64], place: usize) -> f64 {
+        match self.dtype.is_complex() {
+            true => (new[2 * place] - old[2 * place]).hypot(new[2 * place + 1] - old[2 * place + 1]),
+            false => (new[place] - old[place]).abs(),
+        }
+    }
+
+    fn changed(&mut self, position: u64, old: u128, new: u128, by: f64) {
         let at = coordinate(position, self.shape);
         for ((low, high), &at) in self.low.iter_mut().zip(&mut self.high).zip(&at) {
             (*low, *high) = ((*low).min(at), (*high).max(at));
         }
         self.delta.changed += 1;
-        let by = difference.abs();
         if !by.is_finite() {
             self.delta.not_finite += 1;
         } else if self.greatest.is_none_or(|(most, ..)| by > most) {
@@ -158,7 +166,7 @@ impl<'r> Changes<'r> {
         }
     }
 
-    fn change(&self, at: Vec<u64>, before: u64, after: u64) -> Change {
+    fn change(&self, at: Vec<u64>, before: u128, after: u128) -> Change {
         let text = |bits| Element { dtype: self.dtype, bits }.to_string();
         Change { at, before: text(before), after: text(after) }
     }

@@ -22,9 +22,9 @@ impl<'d> Elements<'d> {
     }
 
     /// The bits of the element at a position of the contiguous content; `None` if it is not stored.
-    pub fn bits(&mut self, position: u64) -> Result<Option<u64>, FormatError> {
+    pub fn bits(&mut self, position: u64) -> Result<Option<u128>, FormatError> {
         if let Some(bits) = self.record.scalar_bits {
-            return Ok((position == 0).then_some(bits));
+            return Ok((position == 0).then_some(bits.into()));
         }
         let dtype = self.record.dtype;
         let width = u64::from(dtype.bits());

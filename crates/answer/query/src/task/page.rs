@@ -7,9 +7,10 @@ use tensortap::abi::{TensorStats, UncapturedReason};
 use tensortap::analysis::graph::TaskGraph;
 use tensortap::analysis::observation::UnattributedChange;
 use tensortap::format::{
-    Argument, ArgumentSnapshot, Details, Dump, FormatError, Module, Record, Task, TaskDetails,
+    Argument, ArgumentSnapshot, Attribute, Details, Dump, FormatError, Module, Record, Task, TaskDetails,
 };
 
+use crate::fact_words::{attribute_text, collective_text};
 use crate::module_words::module_of;
 use crate::show::{Content, Histogram};
 use crate::summary::early_end;
@@ -48,19 +49,49 @@ pub struct Submission {
     pub queue: Option<String>,
     /// Source file and line that submitted it; line 0 if unknown.
     pub source: Option<(String, u32)>,
-    /// The task that submitted it.
+    /// The region that contains it, or the task that submitted it.
     pub parent: Option<u64>,
+    /// What it is in a collective operation: as text, and as a document.
+    pub collective: Option<(String, serde_json::Value)>,
+    /// Attributes, in the order of recording.
+    pub attributes: Vec<AttributeFact>,
+}
+
+/// An attribute of a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttributeFact {
+    /// Its name.
+    pub name: String,
+    /// Its value as text.
+    pub text: String,
+    /// Its document, as in `graph.json`.
+    pub document: serde_json::Value,
+}
+
+impl AttributeFact {
+    fn of(attribute: &Attribute<'_>) -> AttributeFact {
+        AttributeFact {
+            name: attribute.name.to_owned(),
+            text: attribute_text(attribute),
+            document: serde_json::to_value(attribute).unwrap_or_default(),
+        }
+    }
 }
 
 impl Submission {
-    fn of(details: TaskDetails<'_>) -> Submission {
-        let TaskDetails { queue, step_name, source, parent, .. } = details;
+    fn of(details: &Details, task: Task<'_>) -> Submission {
+        let TaskDetails { queue, step_name, source, parent, collective, .. } = details.of(task.key());
+        let collective =
+            collective.map(|one| (collective_text(&one), serde_json::to_value(one).unwrap_or_default()));
+        let attributes = details.attributes(task.key()).map(|attribute| AttributeFact::of(&attribute));
         let source = source.map(|(file, line)| (file.to_owned(), line));
         Submission {
             step_name: step_name.map(str::to_owned),
             queue: queue.map(str::to_owned),
             source,
             parent,
+            collective,
+            attributes: attributes.collect(),
         }
     }
 
@@ -195,7 +226,7 @@ impl<'g> TaskPage<'g> {
         let taken = takers.iter().map(|(_, taker)| *taker);
         let waiting = task.consumers().filter_map(|edge| graph.position(edge.consumer()));
         let consumers = neighbors(graph, taken, waiting);
-        let submission = Submission::of(details.of(task.key()));
+        let submission = Submission::of(details, task);
         let (module, uncaptured) = (module_of(dump, task), task.uncaptured_args().collect());
         let times = Times::since(first, task);
         let run_end = early_end(dump).filter(|_| task.is_unfinished());

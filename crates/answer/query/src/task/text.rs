@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use tensortap::DumpStage;
 use tensortap::analysis::graph::TaskGraph;
-use tensortap::format::ScalarValue;
+use tensortap::format::{ScalarValue, Task};
 
-use super::{ArgPage, ArgSnapshot, Neighbor, TaskComparison, TaskPage, Times, sparkline};
+use super::{ArgPage, ArgSnapshot, AttributeFact, Neighbor, TaskComparison, TaskPage, Times, sparkline};
 use crate::module_words::module_words;
 use crate::number::{bytes, grouped, significant, time};
 use crate::observed::{ambiguity_words, role_word, unattributed_words};
@@ -47,7 +47,9 @@ pub fn page_head(graph: &TaskGraph, page: &TaskPage<'_>, label: Option<&str>) ->
         ("step", page.submission.step_name.clone()),
         ("queue", page.submission.queue.clone()),
         ("source", page.submission.source_text()),
-        ("submitted by", page.submission.parent.map(|parent| format!("task {parent:#x}"))),
+        (parent_label(task), page.submission.parent.map(|parent| parent_text(task, parent))),
+        ("collective", page.submission.collective.as_ref().map(|(text, _)| text.clone())),
+        ("contains", contained_text(task)),
     ];
     submission
         .into_iter()
@@ -60,6 +62,10 @@ pub fn page_head(graph: &TaskGraph, page: &TaskPage<'_>, label: Option<&str>) ->
     }
     for (arg_index, reason) in &page.uncaptured {
         fact("uncaptured", &format!("{}: {}", arg_words(task, *arg_index), reason.text()));
+    }
+    for (at, AttributeFact { name, text, .. }) in page.submission.attributes.iter().enumerate() {
+        let label = if at == 0 { "attributes" } else { "" };
+        fact(label, &printable(&format!("{} = {text}", shorten(name, NAME))));
     }
     if let Some(blocks) = task.block_count().filter(|&blocks| blocks > 1) {
         fact("blocks", &grouped(blocks.into()));
@@ -88,6 +94,36 @@ pub fn page_head(graph: &TaskGraph, page: &TaskPage<'_>, label: Option<&str>) ->
     fact("producers", &neighbors_text(graph, &page.producers));
     fact("consumers", &neighbors_text(graph, &page.consumers));
     text
+}
+
+/// The label of the parent of a task.
+fn parent_label(task: Task<'_>) -> &'static str {
+    if task.parent_task().is_some_and(|parent| parent.is_region) { "inside of" } else { "submitted by" }
+}
+
+/// The parent of a task, and the regions around it.
+fn parent_text(task: Task<'_>, parent: u64) -> String {
+    let words = |task: Task<'_>| {
+        format!("{} {}", step_task(task.step, task.task_id), shorten(&task_words(task), NAME))
+    };
+    let mut regions: Vec<String> = task.regions().take(NAMED).map(words).collect();
+    if regions.is_empty() {
+        regions.push(task.parent_task().map_or_else(|| format!("task {parent:#x}"), words));
+    }
+    regions.join(", in ")
+}
+
+/// The tasks inside of a region.
+fn contained_text(task: Task<'_>) -> Option<String> {
+    let children = task.children();
+    let count = children.len();
+    let one = |task: Task<'_>| step_task(task.step, task.task_id);
+    let mut named: Vec<String> = children.take(NAMED).map(one).collect();
+    if count > NAMED {
+        named.push(format!("{} more", grouped((count - NAMED) as u64)));
+    }
+    let tasks = if count == 1 { "task" } else { "tasks" };
+    (count > 0).then(|| format!("{} {tasks}: {}", grouped(count as u64), named.join(", ")))
 }
 
 fn times_text(times: Times) -> Option<String> {

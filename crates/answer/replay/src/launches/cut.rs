@@ -89,6 +89,7 @@ fn scalar(dtype: DType, bits: u64) -> String {
         ScalarValue::Int(value) | ScalarValue::Int64(value) => value.to_string(),
         ScalarValue::UInt(value) | ScalarValue::UInt64(value) => value.to_string(),
         ScalarValue::Bool(value) => value.to_string(),
+        ScalarValue::Complex(value) => value.to_string(),
     };
     format!("{value} ({})", dtype.name())
 }

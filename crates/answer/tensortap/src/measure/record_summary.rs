@@ -68,7 +68,7 @@ impl RecordSummary {
         let mut flags = Vec::new();
         if let Some(summary) = &self.summary {
             let several = self.record.numel > 1;
-            let is_float = self.record.dtype.is_float();
+            let is_float = self.record.dtype.part().is_float();
             for (raised, flag) in [
                 (summary.stats.nan > 0, Flag::Nan),
                 (summary.stats.inf > 0, Flag::Inf),

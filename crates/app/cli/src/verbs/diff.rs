@@ -266,8 +266,9 @@ fn dtype_hint(golden: &Golden, diff: &Diff, allowed: bool) -> Option<String> {
         let unmeasured = matches!(row.outcome.evidence, Evidence::None(_));
         row.outcome.verdict == Verdict::Outside
             && unmeasured
-            && row.record.dtype.is_float()
-            && golden.dtype(row).is_some_and(|theirs| theirs != row.record.dtype && theirs.is_float())
+            && golden
+                .dtype(row)
+                .is_some_and(|theirs| theirs != row.record.dtype && theirs.is_like(row.record.dtype))
     };
     let refused = diff.rows.iter().filter(|_| !allowed).filter(is_refused).count();
     let records = counted_in(refused as u64, "record has", "records have");

@@ -39,35 +39,47 @@ fn tasks(dump: &Dump) -> [u64; 3] {
 }
 
 /// The bits of every element, unpacked one by one.
-fn elements(dtype: DType, bytes: &[u8]) -> Vec<u64> {
+fn elements(dtype: DType, bytes: &[u8]) -> Vec<u128> {
     let width = dtype.bits() as usize;
-    let bit = |at: usize| u64::from(bytes[at / 8] >> (at % 8) & 1);
+    let bit = |at: usize| u128::from(bytes[at / 8] >> (at % 8) & 1);
     (0..ROWS * COLS).map(|n| (0..width).map(|b| bit(n * width + b) << b).sum()).collect()
 }
 
 /// Whether a number is greater than another, by the definition of its format: exponent and mantissa bits of a
 /// float.
-fn is_greater(dtype: DType, one: u64, other: u64) -> bool {
+fn is_greater(dtype: DType, one: u128, other: u128) -> bool {
+    let halves = |half: u32| {
+        [one, other].map(|bits| bits >> (half * dtype.bits() / 2) & (u128::MAX >> (128 - dtype.bits() / 2)))
+    };
+    let parts = |part: DType| {
+        let [[a, c], [b, d]] = [halves(0), halves(1)];
+        is_greater(part, a, c) || !is_greater(part, c, a) && is_greater(part, b, d)
+    };
     let float = |exponent_bits: u32, mantissa_bits: u32| {
-        let value = |bits: u64| {
+        let value = |bits: u128| {
             let mantissa = (bits & ((1 << mantissa_bits) - 1)) as f64 / (mantissa_bits as f64).exp2();
             let exponent = (bits >> mantissa_bits & ((1 << exponent_bits) - 1)) as f64;
             let sign = if bits >> (exponent_bits + mantissa_bits) == 1 { -1.0 } else { 1.0 };
-            let bias = (f64::from(exponent_bits) - 1.0).exp2() - 1.0;
+            let bias = (f64::from(exponent_bits) - 1.0).exp2()
+                - if dtype.name().ends_with("fnuz") { 0.0 } else { 1.0 };
             let whole = if exponent == 0.0 { 0.0 } else { 1.0 };
             sign * (whole + mantissa) * (exponent.max(1.0) - bias).exp2()
         };
         value(one) > value(other)
     };
     let signed =
-        |bits: u64| i128::from(bits) - if bits >> (dtype.bits() - 1) == 1 { 1 << dtype.bits() } else { 0 };
+        |bits: u128| bits.cast_signed() - if bits >> (dtype.bits() - 1) == 1 { 1 << dtype.bits() } else { 0 };
     match dtype {
         DType::Float64 => float(11, 52),
         DType::Float32 => float(8, 23),
         DType::Float16 => float(5, 10),
         DType::BFloat16 => float(8, 7),
-        DType::Float8E4M3FN => float(4, 3),
-        DType::Float8E5M2 => float(5, 2),
+        DType::Float8E4M3FN | DType::Float8E4M3FNUZ => float(4, 3),
+        DType::Float8E5M2 | DType::Float8E5M2FNUZ => float(5, 2),
+        DType::Complex64 => parts(DType::Float32),
+        DType::Complex128 => parts(DType::Float64),
+        // The exponent is all there is.
+        DType::Float8E8M0FNU => one > other,
         DType::Float4E2M1 => float(2, 1),
         DType::Int64 | DType::Int32 | DType::Int16 | DType::Int8 | DType::Int4 => signed(one) > signed(other),
         DType::UInt64 | DType::UInt32 | DType::UInt16 | DType::UInt8 | DType::Bool => one > other,
@@ -75,12 +87,12 @@ fn is_greater(dtype: DType, one: u64, other: u64) -> bool {
 }
 
 /// The inputs and outputs of each task, by position and argument, computed from only the input.
-fn expected(dtype: DType, x: &[u64]) -> Vec<((usize, u16), Vec<u64>)> {
+fn expected(dtype: DType, x: &[u128]) -> Vec<((usize, u16), Vec<u128>)> {
     let flipped = |r: usize, c: usize| x[(ROWS - 1 - r) * COLS + COLS - 1 - c];
-    let rows = |at: &dyn Fn(usize, usize) -> u64| -> Vec<u64> {
+    let rows = |at: &dyn Fn(usize, usize) -> u128| -> Vec<u128> {
         (0..ROWS).flat_map(|r| (0..COLS).map(move |c| (r, c))).map(|(r, c)| at(r, c)).collect()
     };
-    let columns = |at: &dyn Fn(usize, usize) -> u64| -> Vec<u64> {
+    let columns = |at: &dyn Fn(usize, usize) -> u128| -> Vec<u128> {
         (0..COLS).flat_map(|c| (0..ROWS).map(move |r| (r, c))).map(|(r, c)| at(r, c)).collect()
     };
     let greater = |r: usize, c: usize| {
@@ -166,7 +178,7 @@ fn every_dtype_works_from_golden_to_replay_and_a_wrong_task_is_found() {
         let (report, wrong) = run(dtype, turn, Some("greater"), &folder.path().join("greater"));
         assert_eq!(report.golden, GoldenVerdict::Fail, "{dtype}: {:?}", report.outputs);
         let first = report.outputs[0].first_outside.as_ref().expect("an element is wrong");
-        assert_eq!(first.coordinate, [COLS as u64 - 1, ROWS as u64 - 1], "{dtype}: the last element");
+        assert_eq!(first.coordinate[..2], [COLS as u64 - 1, ROWS as u64 - 1], "{dtype}: the last element");
         is_blamed(dtype, &[2], &wrong, &golden);
         let (_, wrong) = run(dtype, turn + 1, Some("rearrange"), &folder.path().join("rearrange"));
         is_blamed(dtype, &[0, 1], &wrong, &golden);

@@ -113,7 +113,8 @@ fn every_documented_command_exits_as_documented() {
 }
 
 /// Writes and compiles the programs that a page shows into the folder where its commands run. The first C block is a
-/// program, the second a library of kernels, if the page has the matching compiler commands.
+/// program, the second a library of kernels, and the first C++ block a program, if the page has the matching compiler
+/// commands.
 fn build_programs(page: &str, folder: &Path) {
     if let Some((_, program)) = page.split_once("```python\n") {
         let program = program.split("```").next().unwrap_or_default();
@@ -121,6 +122,21 @@ fn build_programs(page: &str, folder: &Path) {
     }
     let include = repository().join("include");
     let builds = [("program.c", "-o program"), ("kernels.c", "-shared -fPIC -o kernels.so")];
+    if let Some((_, source)) = page.split_once("```cpp\n").filter(|_| page.contains("program.cpp -o ")) {
+        let source = source.split("```").next().unwrap_or_default();
+        std::fs::write(folder.join("program.cpp"), source).expect("writable");
+        let mut compiler = Command::new("c++");
+        compiler.current_dir(folder).args([
+            "-std=c++17",
+            "-pthread",
+            "program.cpp",
+            "-o",
+            "program-cpp",
+            "-I",
+        ]);
+        let status = compiler.arg(&include).status().expect("a C++ compiler");
+        assert!(status.success(), "program.cpp does not compile");
+    }
     let sources = page.split("```c\n").skip(1).filter_map(|rest| rest.split("```").next());
     for (source, (file, options)) in sources.zip(builds) {
         if !page.contains(&format!("{file} -o ")) {

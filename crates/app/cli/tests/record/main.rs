@@ -4,6 +4,7 @@
 mod common;
 mod dying;
 mod examples;
+mod facts;
 mod good;
 mod hostile;
 mod program;

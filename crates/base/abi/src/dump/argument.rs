@@ -72,9 +72,20 @@ pub enum UncapturedReason {
     Variables = 11,
     /// Memory of a texture or a surface, whose handle is a value among the arguments.
     Texture = 12,
+    /// It has more dimensions than a record holds ([`MAX_DIMS`]).
+    TooManyDimensions = 13,
 }
 
 impl UncapturedReason {
+    /// The reason why the view of a descriptor cannot be captured.
+    pub const fn of_view(ndims: u8) -> UncapturedReason {
+        if ndims as usize > MAX_DIMS {
+            UncapturedReason::TooManyDimensions
+        } else {
+            UncapturedReason::BadDescriptor
+        }
+    }
+
     /// The reason of a tag; `None` if the tag is damaged.
     pub const fn from_tag(tag: u8) -> Option<UncapturedReason> {
         match tag {
@@ -90,6 +101,7 @@ impl UncapturedReason {
             10 => Some(UncapturedReason::NoAccess),
             11 => Some(UncapturedReason::Variables),
             12 => Some(UncapturedReason::Texture),
+            13 => Some(UncapturedReason::TooManyDimensions),
             _ => None,
         }
     }
@@ -116,6 +128,7 @@ impl UncapturedReason {
             UncapturedReason::NoAccess => "its memory is unknown, or its device may not read it",
             UncapturedReason::Variables => "global variables of the program, which no argument points to",
             UncapturedReason::Texture => "memory of a texture or surface; only its handle is recorded",
+            UncapturedReason::TooManyDimensions => "it has more than 8 dimensions",
         }
     }
 
@@ -153,6 +166,16 @@ pub enum MemorySpace {
 }
 
 impl MemorySpace {
+    /// The name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            MemorySpace::Device => "device",
+            MemorySpace::Host => "host",
+            MemorySpace::Pinned => "pinned",
+            MemorySpace::Managed => "managed",
+        }
+    }
+
     /// Whether the host may change the memory while a device uses it. A change there was then not
     /// necessarily made by a task.
     pub const fn is_host_writable(self) -> bool {

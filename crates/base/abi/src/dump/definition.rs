@@ -309,8 +309,21 @@ dump_record! {
         freed: u8 = 41,
         /// Zero.
         reserved0: [u8; 6] = 42,
+        /// With [`crate::RECORD_EXTENDED`]: identity of the storage, which lives from its allocation to its
+        /// release; 0 if not known.
+        storage: u64 = 48,
+        /// With [`crate::RECORD_EXTENDED`]: the last task that was submitted to its queue before it; 0 for
+        /// none.
+        after_task: u64 = 56,
+        /// With [`crate::RECORD_EXTENDED`]: queue in whose order it takes effect; 0 for the order of the
+        /// program.
+        queue: u32 = 64,
+        /// With [`crate::RECORD_EXTENDED`]: string id of the pool or allocator; 0 if not known.
+        pool: u32 = 68,
+        /// With [`crate::RECORD_EXTENDED`]: zero.
+        reserved1: u64 = 72,
         /// Zero.
-        reserved: [u64; 18] = 48,
+        reserved: [u64; 14] = 80,
     }
 }
 

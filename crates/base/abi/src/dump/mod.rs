@@ -6,6 +6,8 @@
 //! monotonic byte counts; a byte's offset in the arena is `position % arena_bytes`.
 
 mod argument;
+mod attribute;
+mod collective;
 mod definition;
 mod dispatch;
 mod options;
@@ -14,6 +16,8 @@ mod region;
 mod work;
 
 pub use argument::*;
+pub use attribute::*;
+pub use collective::*;
 pub use definition::*;
 pub use dispatch::*;
 pub use options::*;

@@ -78,6 +78,10 @@ record_kinds! {
     Finished = 20,
     /// The image of a module, which follows in pieces: an [`ImageRecord`](crate::ImageRecord).
     Image = 21,
+    /// Values of an attribute of a task: an [`AttributeRecord`](crate::AttributeRecord).
+    Attribute = 22,
+    /// What a task is in a collective operation: a [`CollectiveRecord`](crate::CollectiveRecord).
+    Collective = 23,
 }
 
 impl RecordKind {
@@ -125,8 +129,9 @@ pub const RECORD_ROLE_UNKNOWN: u32 = 1 << 11;
 pub const RECORD_EXTENT_GUESSED: u32 = 1 << 12;
 /// Flag of a [`TaskRecord`]: `parent_task` is the task that submitted it.
 pub const RECORD_HAS_PARENT: u32 = 1 << 13;
-/// Flag of a [`TaskRecord`] or a [`ModuleRecord`](crate::ModuleRecord): the extended fields are in use.
-/// Without the flag they are zero.
+/// Flag of a [`TaskRecord`], a [`ModuleRecord`](crate::ModuleRecord) or an
+/// [`AllocationRecord`](crate::AllocationRecord): the extended fields are in use. Without the flag they are
+/// zero.
 pub const RECORD_EXTENDED: u32 = 1 << 14;
 /// Flag of a [`ScalarRecord`]: the argument is not a value but memory local to each work group; `bits` is
 /// its size in bytes.
@@ -135,6 +140,9 @@ pub const RECORD_LOCAL_MEMORY: u32 = 1 << 15;
 /// Flag of a [`TaskRecord`](crate::TaskRecord): shared memory, cluster and flags of its launch are in use.
 /// Without the flag they are zero.
 pub const RECORD_LAUNCH_DETAILS: u32 = 1 << 16;
+
+/// Flag of a [`TaskRecord`](crate::TaskRecord): it is a region, which contains the tasks whose parent it is.
+pub const RECORD_REGION: u32 = 1 << 17;
 
 /// Declares a record: the head of every kind, then the kind's own fields with their offsets.
 macro_rules! dump_record {
@@ -273,13 +281,13 @@ impl RecordKind {
         match self {
             RecordKind::Tensor | RecordKind::Begin | RecordKind::OrchestrationArg => 64,
             RecordKind::Scalar | RecordKind::Edge | RecordKind::Scope => 32,
-            RecordKind::Lane | RecordKind::Step | RecordKind::String => 32,
+            RecordKind::Lane | RecordKind::Step | RecordKind::String | RecordKind::Collective => 32,
             RecordKind::Uncaptured | RecordKind::Queue => 24,
             RecordKind::Task => 136,
             RecordKind::Dispatch => 96,
             RecordKind::Piece | RecordKind::Commit | RecordKind::Finished => 48,
             RecordKind::Filled | RecordKind::Image => 56,
-            RecordKind::Module | RecordKind::Allocation => 48,
+            RecordKind::Module | RecordKind::Allocation | RecordKind::Attribute => 48,
             RecordKind::Kernel => 40,
         }
     }
@@ -290,6 +298,7 @@ impl RecordKind {
             RecordKind::Task if flags & RECORD_LAUNCH_DETAILS != 0 => 56,
             RecordKind::Task if flags & RECORD_EXTENDED != 0 => 48,
             RecordKind::Module if flags & RECORD_EXTENDED != 0 => 16,
+            RecordKind::Allocation if flags & RECORD_EXTENDED != 0 => 32,
             _ => 0,
         }
     }
@@ -307,6 +316,8 @@ impl RecordKind {
             RecordKind::Kernel => Some((31, 32)),
             RecordKind::Allocation => Some((42, 48)),
             RecordKind::Image => Some((49, 56)),
+            RecordKind::Attribute => Some((30, 32)),
+            RecordKind::Collective => Some((29, 32)),
             _ => None,
         }
     }
@@ -358,7 +369,7 @@ mod tests {
             }
             assert!(!full(kind).has_zero_rest(193) && !empty.has_zero_rest(193), "{kind:?}");
         }
-        assert!(RecordKind::from_tag(0).is_none() && RecordKind::from_tag(22).is_none());
+        assert!(RecordKind::from_tag(0).is_none() && RecordKind::from_tag(24).is_none());
     }
 
     /// Every used field is outside the bytes that must be zero, and every reserved field is inside.

@@ -66,7 +66,7 @@ fn element(head: &ArrayHead<'_>, content: &dyn Content, place: u64) -> Result<St
         4 => (place / 2, usize::from(place % 2 == 1)),
         bits => (place * u64::from(bits / 8), 0),
     };
-    let mut bytes = [0; 8];
+    let mut bytes = [0; 16];
     let bytes = &mut bytes[..width(dtype)];
     read(head, content, offset, bytes)?;
     let bits = element_bits(dtype, bytes, within).unwrap_or(0);

@@ -54,7 +54,7 @@ fn truncated_npy_files_are_rejected() {
     assert!(refusal("a.npy", &npy(&header(&many), 8)).contains("more dimensions"));
     assert!(refusal("a.npy", b"").contains("does not start with the npy magic"));
     assert!(
-        refusal("a.npy", &npy("{'descr': '<c16', 'fortran_order': False, 'shape': ()}", 16)).contains("<c16")
+        refusal("a.npy", &npy("{'descr': '<c32', 'fortran_order': False, 'shape': ()}", 16)).contains("<c32")
     );
 }
 
@@ -70,7 +70,7 @@ fn contradictory_safetensors_files_are_rejected() {
         (tensor("F32", "[2]", "[8,16]"), "should have 8 bytes"),
         (tensor("F32", "[2]", "[18446744073709551600,18446744073709551608]"), "should have 8 bytes"),
         (tensor("F32", "[-2]", "[0,8]"), "its header is damaged"),
-        (tensor("C64", "[1]", "[0,8]"), "elements of type C64"),
+        (tensor("C32", "[1]", "[0,8]"), "elements of type C32"),
         ("[".repeat(100_000), "its header is damaged"),
         (r#"{"t":1}"#.into(), "its header is damaged"),
         (r#"{"a":{"dtype":"U8","shape":[],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[],"data_offsets":[0,1]}}"#.into(), "two members are named"),

@@ -35,9 +35,11 @@ import numpy as np
 import safetensors, safetensors.numpy
 folder = sys.argv[1]
 NUMPY = dict(float64="<f8", float32="<f4", float16="<f2", int64="<i8", int32="<i4", int16="<i2", int8="i1",
-             uint64="<u8", uint32="<u4", uint16="<u2", uint8="u1", bool="?", bfloat16="<u2", float8_e4m3fn="u1", float8_e5m2="u1")
+             uint64="<u8", uint32="<u4", uint16="<u2", uint8="u1", bool="?", bfloat16="<u2", float8_e4m3fn="u1", float8_e5m2="u1",
+             float8_e4m3fnuz="u1", float8_e5m2fnuz="u1", float8_e8m0fnu="u1", complex64="<c8", complex128="<c16")
 TAGS = dict(float64="F64", float32="F32", float16="F16", bfloat16="BF16", float8_e4m3fn="F8_E4M3", float8_e5m2="F8_E5M2",
-            int64="I64", int32="I32", int16="I16", int8="I8", uint64="U64", uint32="U32", uint16="U16", uint8="U8", bool="BOOL")
+            int64="I64", int32="I32", int16="I16", int8="I8", uint64="U64", uint32="U32", uint16="U16", uint8="U8", bool="BOOL",
+            float8_e4m3fnuz="F8_E4M3FNUZ", float8_e5m2fnuz="F8_E5M2FNUZ", float8_e8m0fnu="F8_E8M0", complex64="C64")
 archive = np.load(os.path.join(folder, "all.npz"))
 tensors = dict(safetensors.deserialize(open(os.path.join(folder, "all.safetensors"), "rb").read()))
 arrays = json.load(open(os.path.join(folder, "arrays.json")))
@@ -55,7 +57,7 @@ for name, shape in arrays.items():
     assert bytes(tensor["data"]) == raw, name
     if name in TAGS:
         assert tensor["dtype"] == TAGS[name] and list(tensor["shape"]) == shape, (name, tensor["dtype"])
-supported = [n for n in arrays if n not in ("bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "float4_e2m1")]
+supported = [n for n in arrays if n not in ("bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "float4_e2m1") and "fnu" not in n]
 with safetensors.safe_open(os.path.join(folder, "all.safetensors"), framework="numpy") as opened:
     for name in supported:
         expected = np.frombuffer(open(os.path.join(folder, name + ".bin"), "rb").read(), NUMPY[name])
@@ -64,6 +66,7 @@ with safetensors.safe_open(os.path.join(folder, "all.safetensors"), framework="n
 matrix = np.arange(24, dtype="<i4").reshape(2, 3, 4)
 np.save(os.path.join(folder, "from_numpy_fortran.npy"), np.asfortranarray(matrix))
 np.save(os.path.join(folder, "from_numpy_big.npy"), matrix.astype(">i4"))
+np.save(os.path.join(folder, "from_numpy_complex.npy"), np.array([1 + 2j, -3.5j], ">c16"))
 with open(os.path.join(folder, "from_numpy_v3.npy"), "wb") as out:
     np.lib.format.write_array(out, matrix, version=(3, 0))
 np.savez_compressed(os.path.join(folder, "from_numpy.npz"), packed=matrix, scalar=np.float16(1.5))
@@ -104,7 +107,7 @@ fn python_reads_our_arrays_and_we_read_those_of_python() {
     }
 }
 
-const STORED_SUMS: (u64, u64) = (2_042_445_279_479_976_721, 11_914_738_822);
+const STORED_SUMS: (u64, u64) = (7_273_198_693_194_066_346, 28_288_150_177);
 
 fn assert_theirs_are_read(dir: &Path) {
     let expected: Vec<u8> = (0..24_i32).flat_map(i32::to_le_bytes).collect();
@@ -116,6 +119,9 @@ fn assert_theirs_are_read(dir: &Path) {
         assert_eq!((array.dtype, &array.shape[..]), (DType::Int32, &[2, 3, 4][..]), "{name}");
         assert_eq!(array.content().unwrap(), expected, "{name}");
     }
+    let complex = NamedArrays::open(&dir.join("from_numpy_complex.npy")).unwrap();
+    let (array, parts) = (&complex.arrays()[0], [1.0, 2.0, -0.0, -3.5].map(f64::to_le_bytes).concat());
+    assert_eq!((array.dtype, array.content().unwrap()), (DType::Complex128, parts));
     let packed = NamedArrays::open(&dir.join("from_numpy.npz")).unwrap();
     assert_eq!(packed.get("packed").unwrap().content().unwrap(), expected);
     let scalar = packed.get("scalar").unwrap();

@@ -38,9 +38,12 @@ impl Bytes<'_> {
     }
 
     pub(super) fn bits(&self, position: usize) -> (u64, u64) {
-        // Both sides hold `count` elements, and `position` is below that.
-        let dump = element_bits(self.dump_dtype, self.dump, position).unwrap_or_default();
-        (dump, element_bits(self.golden_dtype, self.golden, position).unwrap_or_default())
+        let of = |dtype, bytes| {
+            // Both sides hold `count` elements of at most 64 bits, and `position` is below that.
+            let bits = element_bits(dtype, bytes, position).unwrap_or_default();
+            u64::try_from(bits).unwrap_or_default()
+        };
+        (of(self.dump_dtype, self.dump), of(self.golden_dtype, self.golden))
     }
 }
 

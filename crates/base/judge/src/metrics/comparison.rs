@@ -31,6 +31,14 @@ impl TensorType {
         TensorType { dtype, shape: shape.into() }
     }
 
+    /// The type as which it is compared: complex numbers become floats with a last axis in addition, of real and
+    /// imaginary part.
+    #[must_use]
+    pub fn of_parts(&self) -> TensorType {
+        let parts = self.dtype.is_complex().then_some(u64::from(self.dtype.parts()));
+        TensorType { dtype: self.dtype.part(), shape: self.shape.iter().copied().chain(parts).collect() }
+    }
+
     fn numel(&self) -> Result<u64, CompareError> {
         let TensorType { dtype, shape } = self;
         let too_large = || CompareError::TooLarge { shape: shape.clone(), dtype: *dtype };
@@ -44,6 +52,9 @@ impl TensorType {
 }
 
 /// A comparison of a tensor with its golden of equal shape, under a rule.
+///
+/// Complex numbers are compared as [their parts](TensorType::of_parts): the rule judges real and imaginary part
+/// by themselves, counts are counts of parts, and coordinates end with 0 (real) or 1 (imaginary).
 ///
 /// ```
 /// use tensortap_abi::DType;
@@ -66,6 +77,7 @@ pub struct Comparison {
     golden: DType,
     rule: Rule,
     level: Level,
+    parts_per_element: u64,
 }
 
 impl Comparison {
@@ -94,11 +106,14 @@ impl Comparison {
         if dump.shape != golden.shape {
             return Err(CompareError::Shape { dump: dump.shape.clone(), golden: golden.shape.clone() });
         }
-        if dump.dtype != golden.dtype && !(dump.dtype.is_float() && golden.dtype.is_float()) {
+        if dump.dtype != golden.dtype && !dump.dtype.is_like(golden.dtype) {
             return Err(CompareError::NotFloats { dump: dump.dtype, golden: golden.dtype });
         }
         rule.check()?;
+        let parts_per_element = dump.dtype.parts().into();
+        let (dump, golden) = (dump.of_parts(), golden.of_parts());
         Ok(Comparison {
+            parts_per_element,
             shape: dump.shape.clone(),
             numel: dump.numel()?,
             dump: dump.dtype,
@@ -138,7 +153,8 @@ impl Comparison {
         self.run::<DetailPass>(dump, golden, threads)
     }
 
-    /// Lists the elements outside the rule, as sorted ranges that do not touch.
+    /// Lists the elements outside the rule, as sorted ranges that do not touch. A complex number is outside if
+    /// one of its parts is.
     ///
     /// # Errors
     /// The bytes of a side do not have the size of its shape.
@@ -251,6 +267,11 @@ impl Comparison {
     #[must_use]
     pub fn shape(&self) -> &[u64] {
         &self.shape
+    }
+
+    /// Number of compared numbers of each side per element: 2 for complex numbers, otherwise 1.
+    pub(super) fn parts_per_element(&self) -> u64 {
+        self.parts_per_element
     }
 
     /// Number of elements of each side.

@@ -44,12 +44,28 @@ impl sealed::State for FailingPass {
         next.ranges.into_iter().for_each(|range| self.add(range));
     }
 
-    fn finish(self, _comparison: &Comparison) -> Vec<Range<u64>> {
-        self.ranges
+    fn finish(self, comparison: &Comparison) -> Vec<Range<u64>> {
+        match comparison.parts_per_element() {
+            1 => self.ranges,
+            parts => elements_of(self.ranges, parts),
+        }
     }
 }
 
 impl Pass for FailingPass {}
+
+/// The elements with a part in any of these sorted ranges of parts.
+fn elements_of(ranges: Vec<Range<u64>>, parts: u64) -> Vec<Range<u64>> {
+    let mut elements: Vec<Range<u64>> = Vec::new();
+    for part in ranges {
+        let range = part.start / parts..part.end.div_ceil(parts);
+        match elements.last_mut() {
+            Some(last) if range.start <= last.end => last.end = range.end,
+            _ => elements.push(range),
+        }
+    }
+    elements
+}
 
 impl FailingPass {
     fn take(&mut self, bytes: &Bytes<'_>) {

@@ -76,8 +76,8 @@ impl Peak {
         WorstElement {
             index: self.index,
             coordinate: coordinate(shape, self.index),
-            dump: Value::decode(dump, self.dump_bits),
-            golden: Value::decode(golden, self.golden_bits),
+            dump: Value::decode(dump, self.dump_bits.into()),
+            golden: Value::decode(golden, self.golden_bits.into()),
             error: self.error,
             ulps: self.error.and_then(|_| ulps(dump, golden, self)),
             fails: self.fails,

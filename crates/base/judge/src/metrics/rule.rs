@@ -72,16 +72,21 @@ impl Rule {
     /// | `bfloat16` | 1.6e-2 | 1e-5 | 1e-5 |
     /// | 8- and 4-bit floats | one representable value | | least normal value |
     /// | integers, `bool` | exact | | 1 |
+    ///
+    /// Each part of a complex number has the rule of its float.
     #[must_use]
     pub fn for_dtype(dtype: DType) -> Rule {
         let close = |rtol, atol| Predicate::Close { rtol, atol };
-        let (predicate, small) = match dtype {
+        let (predicate, small) = match dtype.part() {
             DType::Float64 => (close(1e-7, 1e-7), 1e-7),
             DType::Float32 => (close(1.3e-6, 1e-5), 1e-5),
             DType::Float16 => (close(1e-3, 1e-5), 1e-5),
             DType::BFloat16 => (close(1.6e-2, 1e-5), 1e-5),
             DType::Float8E4M3FN => (Predicate::Ulps(1), 1.0 / 64.0),
             DType::Float8E5M2 => (Predicate::Ulps(1), 1.0 / 16384.0),
+            DType::Float8E4M3FNUZ => (Predicate::Ulps(1), 1.0 / 128.0),
+            DType::Float8E5M2FNUZ => (Predicate::Ulps(1), 1.0 / 32768.0),
+            DType::Float8E8M0FNU => (Predicate::Ulps(1), f64::from_bits((1023 - 127) << 52)),
             DType::Float4E2M1 => (Predicate::Ulps(1), 1.0),
             _ => (close(0.0, 0.0), 1.0),
         };
@@ -149,7 +154,7 @@ impl Test {
         };
         match rule.predicate {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-            Predicate::Close { rtol: 0.0, atol } if !dtype.is_float() => {
+            Predicate::Close { rtol: 0.0, atol } if !dtype.part().is_float() => {
                 Test { max_distance: atol as u64, ..anything }
             }
             Predicate::Close { rtol, atol } => Test { rtol, atol, ..anything },

@@ -107,8 +107,51 @@ fn small_floats_pass_within_one_representable_value() {
         assert_eq!(failing([greatest - 1, minus, minus | 1, 4]), 0, "{dtype}");
         assert_eq!(failing([greatest - 2, minus | 1, 2, 5]), 4, "{dtype}");
     }
+    // Without a negative zero, the neighbors of zero are the least numbers.
+    for dtype in [DType::Float8E4M3FNUZ, DType::Float8E5M2FNUZ] {
+        let comparison = flat(dtype, 4, Rule::for_dtype(dtype));
+        let failing = |dump: [u8; 4]| comparison.full(&dump, &[0x7f, 0, 0, 0xff], 1).unwrap().failing;
+        assert_eq!(failing([0x7e, 0x01, 0x81, 0xfe]), 0, "{dtype}");
+        assert_eq!(failing([0x7d, 0x02, 0x82, 0x80]), 4, "{dtype}: NaN is no neighbor");
+    }
+    let powers = flat(DType::Float8E8M0FNU, 3, Rule::for_dtype(DType::Float8E8M0FNU));
+    let failing = |dump: [u8; 3]| powers.full(&dump, &[0x7f, 0x80, 0xfe], 1).unwrap().failing;
+    assert_eq!(failing([0x80, 0x7f, 0xfd]), 0, "neighbors are twice and half");
+    assert_eq!(failing([0x81, 0x82, 0xff]), 3, "NaN is no neighbor");
     let infinite = flat(DType::Float8E5M2, 1, Rule::for_dtype(DType::Float8E5M2));
     assert_eq!(infinite.full(&[0x7c], &[0x7b], 1).unwrap().failing, 1, "infinity is no neighbor of a number");
+}
+
+#[test]
+fn complex_numbers_are_judged_by_part() {
+    let bytes = |parts: [f32; 6]| parts.map(f32::to_le_bytes).concat();
+    let golden = bytes([1.0, 2.0, 0.0, -1000.0, f32::NAN, 5.0]);
+    // The imaginary part of the second number is within its tolerance, its real part is not: the tolerance of a
+    // part does not depend on the other part.
+    let dump = bytes([1.0, 2.0, 1e-3, -1000.001, f32::NAN, 5.0]);
+    let tensor = TensorType::new(DType::Complex64, &[3]);
+    let comparison = Comparison::new(&tensor, &tensor, Rule::for_dtype(DType::Complex64)).unwrap();
+    assert_eq!(*comparison.rule(), Rule::for_dtype(DType::Float32));
+    let metrics = comparison.full(&dump, &golden, 1).unwrap();
+    assert_eq!((metrics.elements, metrics.measured, metrics.failing, metrics.differing), (6, 5, 1, Some(2)));
+    assert_eq!((metrics.dump.nan, metrics.mismatched), (1, 0));
+    assert_eq!(metrics.max_abs, f64::from(1e-3_f32));
+    let worst = comparison.detail(&dump, &golden, 1).unwrap().first_failing.unwrap();
+    assert_eq!((worst.coordinate, worst.dump), (vec![1, 0], Value::Float(1e-3_f32.into())));
+    let one = |range: std::ops::Range<u64>| Vec::from_iter([range]);
+    assert_eq!(comparison.failing(&dump, &golden, 1).unwrap(), one(1..2), "elements, not parts");
+    let all = bytes([9.0, 2.0, 0.0, -1000.0, 1.0, 9.0]);
+    assert_eq!(comparison.failing(&all, &golden, 1).unwrap(), [0..1, 2..3]);
+    let next = bytes([1.0, 9.0, 9.0, 9.0, f32::NAN, 5.0]);
+    assert_eq!(comparison.failing(&next, &golden, 1).unwrap(), one(0..2));
+
+    let wide = TensorType::new(DType::Complex128, &[3]);
+    assert!(Comparison::new(&tensor, &wide, Rule::for_dtype(DType::Complex64)).is_err());
+    let wide_golden = [1.0, 2.0, 0.0, -1000.0, f64::NAN, 5.0].map(f64::to_le_bytes).concat();
+    let across = Comparison::across_dtypes(&tensor, &wide, Rule::for_dtype(DType::Complex64)).unwrap();
+    assert_eq!(across.full(&dump, &wide_golden, 1).unwrap().failing, 1);
+    let real = TensorType::new(DType::Float32, &[3]);
+    assert!(Comparison::across_dtypes(&tensor, &real, Rule::for_dtype(DType::Float32)).is_err());
 }
 
 #[test]

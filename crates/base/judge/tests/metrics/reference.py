@@ -16,7 +16,10 @@ except ImportError:
     ml_dtypes = None
 
 FROM_ML_DTYPES = {"bfloat16": "bfloat16", "float8_e4m3fn": "float8_e4m3fn", "float8_e5m2": "float8_e5m2",
-                  "float4_e2m1": "float4_e2m1fn"}
+                  "float4_e2m1": "float4_e2m1fn", "float8_e4m3fnuz": "float8_e4m3fnuz",
+                  "float8_e5m2fnuz": "float8_e5m2fnuz", "float8_e8m0fnu": "float8_e8m0fnu"}
+# Complex numbers are compared by parts.
+PARTS = {"complex64": "float32", "complex128": "float64"}
 
 
 def nibbles(raw, numel):
@@ -35,7 +38,7 @@ def load(dtype, raw, numel):
             return None, None
         values = raw.view(getattr(ml_dtypes, FROM_ML_DTYPES[dtype]))
     else:
-        values = raw.view(dtype)
+        values = raw.view(PARTS.get(dtype, dtype))
     return raw.view(f"uint{values.dtype.itemsize * 8}"), values
 
 

@@ -43,8 +43,9 @@ pub fn encode(dtype: DType, values: &[f64]) -> Vec<u8> {
     pack(dtype, &values.iter().map(|value| from_f64(dtype, *value)).collect::<Vec<_>>())
 }
 
-/// A tensor and its golden.
+/// A tensor and its golden. Complex numbers have independent parts.
 pub fn pair(dtype: DType, numel: usize, seed: u64) -> (Vec<u8>, Vec<u8>) {
+    let (dtype, numel) = (dtype.part(), numel * dtype.parts() as usize);
     let mut random = Random::new(seed);
     let pairs: Vec<(u64, u64)> = (0..numel)
         .map(|_| if dtype.is_float() { floats(dtype, &mut random) } else { integers(dtype, &mut random) })

@@ -45,6 +45,13 @@ fn expected(dtype: DType, bits: u64) -> f64 {
         DType::Float8E5M2 => ieee(5, 2),
         DType::Float8E4M3FN if bits & 0x7f == 0x7f => f64::NAN,
         DType::Float8E4M3FN => defined(bits, 4, 3),
+        // NaN is where negative zero would be, and there are no infinities. The bias is one greater than in the
+        // formats with infinities: 8 and 16.
+        DType::Float8E4M3FNUZ | DType::Float8E5M2FNUZ if bits == 0x80 => f64::NAN,
+        DType::Float8E4M3FNUZ => defined(bits, 4, 3) / 2.0,
+        DType::Float8E5M2FNUZ => defined(bits, 5, 2) / 2.0,
+        DType::Float8E8M0FNU if bits == 0xff => f64::NAN,
+        DType::Float8E8M0FNU => 2f64.powi(i32::try_from(bits).unwrap() - 127),
         DType::Float4E2M1 => {
             [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0]
                 [usize::try_from(bits).unwrap()]
@@ -53,8 +60,16 @@ fn expected(dtype: DType, bits: u64) -> f64 {
     }
 }
 
-const SMALL: [DType; 5] =
-    [DType::Float16, DType::BFloat16, DType::Float8E4M3FN, DType::Float8E5M2, DType::Float4E2M1];
+const SMALL: [DType; 8] = [
+    DType::Float16,
+    DType::BFloat16,
+    DType::Float8E4M3FN,
+    DType::Float8E5M2,
+    DType::Float4E2M1,
+    DType::Float8E4M3FNUZ,
+    DType::Float8E5M2FNUZ,
+    DType::Float8E8M0FNU,
+];
 
 #[test]
 fn every_pattern_of_the_small_floats_has_its_defined_value() {
@@ -69,6 +84,34 @@ fn every_pattern_of_the_small_floats_has_its_defined_value() {
         let same = |a: f64, b: f64| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
         assert!(same(to_f64(DType::Float16, bits.into()), f16::from_bits(bits).to_f64()));
         assert!(same(to_f64(DType::BFloat16, bits.into()), bf16::from_bits(bits).to_f64()));
+    }
+}
+
+#[test]
+fn the_8_bit_floats_without_infinities_have_the_published_values() {
+    let value = |dtype, bits| to_f64(dtype, bits);
+    for (dtype, bits, expected) in [
+        (DType::Float8E4M3FNUZ, 0x7f, 240.0),
+        (DType::Float8E4M3FNUZ, 0xff, -240.0),
+        (DType::Float8E4M3FNUZ, 0x40, 1.0),
+        (DType::Float8E4M3FNUZ, 0x08, 1.0 / 128.0),
+        (DType::Float8E4M3FNUZ, 0x01, 1.0 / 1024.0),
+        (DType::Float8E5M2FNUZ, 0x7f, 57_344.0),
+        (DType::Float8E5M2FNUZ, 0x40, 1.0),
+        (DType::Float8E5M2FNUZ, 0x01, 2f64.powi(-17)),
+        (DType::Float8E8M0FNU, 0x00, 2f64.powi(-127)),
+        (DType::Float8E8M0FNU, 0x7f, 1.0),
+        (DType::Float8E8M0FNU, 0xfe, 2f64.powi(127)),
+    ] {
+        assert_eq!(value(dtype, bits), expected, "{dtype} {bits:#x}");
+    }
+    for (dtype, nan) in
+        [(DType::Float8E4M3FNUZ, 0x80), (DType::Float8E5M2FNUZ, 0x80), (DType::Float8E8M0FNU, 0xff)]
+    {
+        for bits in 0..=0xff {
+            assert_eq!(value(dtype, bits).is_nan(), bits == nan, "{dtype} {bits:#x}");
+            assert!(!value(dtype, bits).is_infinite(), "{dtype} {bits:#x}");
+        }
     }
 }
 
@@ -91,14 +134,17 @@ fn every_value_of_up_to_16_bits_converts_back_to_its_pattern() {
 /// pattern.
 fn nearest(dtype: DType, value: f64) -> u64 {
     let finite = (0..=mask(dtype)).filter(|bits| to_f64(dtype, *bits).is_finite());
-    let mine = finite.filter(|bits| to_f64(dtype, *bits).is_sign_negative() == value.is_sign_negative());
+    let has_minus_zero = (0..=mask(dtype)).any(|bits| to_f64(dtype, bits).to_bits() == (-0.0_f64).to_bits());
+    let is_mine =
+        |found: f64| found.is_sign_negative() == value.is_sign_negative() || found == 0.0 && !has_minus_zero;
+    let mine = finite.filter(|bits| is_mine(to_f64(dtype, *bits)));
     let key = |bits: &u64| ((to_f64(dtype, *bits) - value).abs(), bits % 2);
     mine.min_by(|a, b| key(a).partial_cmp(&key(b)).unwrap()).unwrap()
 }
 
 #[test]
 fn rounding_goes_to_the_nearest_value_near_every_pair_of_values() {
-    for dtype in [DType::Float8E4M3FN, DType::Float8E5M2, DType::Float4E2M1] {
+    for dtype in SMALL.into_iter().filter(|dtype| dtype.bits() <= 8) {
         let mut values: Vec<f64> =
             (0..=mask(dtype)).map(|bits| to_f64(dtype, bits)).filter(|v| v.is_finite()).collect();
         values.sort_by(f64::total_cmp);
@@ -167,6 +213,14 @@ fn out_of_range_values_follow_the_table() {
     assert_eq!(bits(DType::Float8E5M2), [0x7c, 0x7c, 0xfc, 0x7e]);
     assert_eq!(bits(DType::Float8E4M3FN), [0x7e, 0x7f, 0xff, 0x7f]);
     assert_eq!(bits(DType::Float4E2M1), [0x7, 0x7, 0xf, 0x7]);
+    assert_eq!(bits(DType::Float8E4M3FNUZ), [0x7f, 0x80, 0x80, 0x80]);
+    assert_eq!(bits(DType::Float8E5M2FNUZ), [0x7f, 0x80, 0x80, 0x80]);
+    assert_eq!(bits(DType::Float8E8M0FNU), [0xfe, 0xff, 0xff, 0xff]);
+    let near_zero = |dtype| [0.0, -0.0, 1e-300, -1e-300].map(|value| from_f64(dtype, value));
+    assert_eq!(near_zero(DType::Float8E4M3FN), [0, 0x80, 0, 0x80]);
+    assert_eq!(near_zero(DType::Float8E4M3FNUZ), [0, 0, 0, 0]);
+    assert_eq!(near_zero(DType::Float8E5M2FNUZ), [0, 0, 0, 0]);
+    assert_eq!(near_zero(DType::Float8E8M0FNU), [0, 0, 0, 0xff]);
     assert_eq!(bits(DType::Int32), [0x7fff_ffff, 0x7fff_ffff, 0x8000_0000, 0]);
     assert_eq!(bits(DType::UInt8), [0xff, 0xff, 0, 0]);
     assert_eq!(bits(DType::Bool), [1, 1, 1, 1]);

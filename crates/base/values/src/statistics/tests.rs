@@ -42,12 +42,17 @@ fn values(dtype: DType, bytes: &[u8], numel: usize) -> Vec<f64> {
     };
     #[expect(clippy::cast_precision_loss, reason = "as the statistics do")]
     match dtype {
-        DType::Float64 => word(8).map(f64::from_bits).collect(),
-        DType::Float32 => small(4, |w| f64::from(f32::from_bits(w))),
+        DType::Float64 | DType::Complex128 => word(8).map(f64::from_bits).collect(),
+        DType::Float32 | DType::Complex64 => small(4, |w| f64::from(f32::from_bits(w))),
         DType::Float16 => small(2, |w| ieee_float(w, 5, 10)),
         DType::BFloat16 => small(2, |w| ieee_float(w, 8, 7)),
         DType::Float8E4M3FN => small(1, |w| if w & 0x7f == 0x7f { f64::NAN } else { small_float(w, 4, 3) }),
         DType::Float8E5M2 => small(1, |w| ieee_float(w, 5, 2)),
+        DType::Float8E4M3FNUZ => small(1, |w| if w == 0x80 { f64::NAN } else { small_float(w, 4, 3) / 2.0 }),
+        DType::Float8E5M2FNUZ => small(1, |w| if w == 0x80 { f64::NAN } else { small_float(w, 5, 2) / 2.0 }),
+        DType::Float8E8M0FNU => {
+            small(1, |w| if w == 0xff { f64::NAN } else { 2f64.powi(i32::try_from(w).unwrap() - 127) })
+        }
         DType::Float4E2M1 => nibbles(|n| small_float(n, 2, 1)),
         DType::Int64 => word(8).map(|w| w.cast_signed() as f64).collect(),
         DType::Int32 => small(4, |w| f64::from(w.cast_signed())),
@@ -131,6 +136,18 @@ proptest! {
 }
 
 #[test]
+fn statistics_of_complex_numbers_are_those_of_their_parts() {
+    // 1+2j, NaN-3j, 0+Infinity j, and 0+0j.
+    let parts = [1.0, 2.0, f64::NAN, -3.0, 0.0, f64::INFINITY, 0.0, 0.0];
+    let bytes = parts.map(f64::to_le_bytes).concat();
+    let stats = taken(DType::Complex128, &bytes, 4, 16);
+    assert_eq!((stats.min, stats.max, stats.mean), (-3.0, 2.0, 0.0));
+    assert_eq!((stats.zeros, stats.nan, stats.inf, stats.numel), (3, 1, 1, 8));
+    let bytes = parts.map(|part| (part as f32).to_le_bytes()).concat();
+    assert_eq!(taken(DType::Complex64, &bytes, 4, 8), stats);
+}
+
+#[test]
 fn every_pattern_of_16_bits_has_the_statistics_of_two_passes() {
     // Miri is about a thousand times slower.
     let step = if cfg!(miri) { 64 } else { 1 };
@@ -205,9 +222,9 @@ proptest! {
         bytes in prop::collection::vec(any::<u8>(), 0..6000),
         cut in 0..6000usize,
     ) {
-        let bytes = &bytes[..bytes.len() / 8 * 8];
+        let bytes = &bytes[..bytes.len() / 16 * 16];
         let numel = elements(dtype, bytes.len());
-        let (first, second) = bytes.split_at(cut.min(bytes.len()) / 8 * 8);
+        let (first, second) = bytes.split_at(cut.min(bytes.len()) / 16 * 16);
         let mut merged = Statistics::new(dtype, elements(dtype, first.len()) as u64);
         merged.update(first);
         let mut other = Statistics::new(dtype, elements(dtype, second.len()) as u64);

@@ -4,11 +4,12 @@
 use std::{fmt::Write as _, mem::offset_of};
 
 use tensortap::{
-    Counts, FolderSettings, KernelArg, ModuleImageInfo, RecordApi, RecordedTask, ReservedSpace, STATUSES,
-    TaskDescription, View,
+    Counts, FolderSettings, KernelArg, MemoryEvent, ModuleImageInfo, RecordApi, RecordedTask, ReservedSpace,
+    STATUSES, TaskDescription, Value, View,
 };
 use tensortap_abi::{
-    DType, DumpLevel, DumpStage, EdgeCause, MAX_DIMS, MemorySpace, ModuleKind, Operation, Role,
+    AttributeType, CollectiveKind, DType, DumpLevel, DumpStage, EdgeCause, MAX_ATTRIBUTE_VALUES, MAX_DIMS,
+    MemorySpace, ModuleKind, Operation, Role,
 };
 
 use crate::compile::{STRICT, compile};
@@ -55,6 +56,15 @@ fn asserts() -> String {
         ("TT_QUEUE_ORDER", EdgeCause::QueueOrder as usize),
         ("TT_EVENT", EdgeCause::Event as usize),
         ("TT_HOST_WAIT", EdgeCause::HostWait as usize),
+        ("TT_COLLECTIVE_OTHER", CollectiveKind::Other as usize),
+        ("TT_ALL_REDUCE", CollectiveKind::AllReduce as usize),
+        ("TT_ALL_GATHER", CollectiveKind::AllGather as usize),
+        ("TT_REDUCE_SCATTER", CollectiveKind::ReduceScatter as usize),
+        ("TT_BROADCAST", CollectiveKind::Broadcast as usize),
+        ("TT_ALL_TO_ALL", CollectiveKind::AllToAll as usize),
+        ("TT_COLLECTIVE_BARRIER", CollectiveKind::Barrier as usize),
+        ("TT_SEND", CollectiveKind::Send as usize),
+        ("TT_RECV", CollectiveKind::Receive as usize),
         ("TT_LEVEL_OFF", DumpLevel::Off as usize),
         ("TT_LEVEL_MARKED", DumpLevel::Marked as usize),
         ("TT_LEVEL_FULL", DumpLevel::Full as usize),
@@ -78,7 +88,24 @@ fn asserts() -> String {
     }
     offsets!(is, "tt_record_api", RecordApi: version bytes attach attach_to open_folder close counters level thread
         recorder_open recorder_close string scope_id kernel_id queue_id step_id module_id task_begin record record_scalar
-        task_end record_edge wrote allocation reserve commit give_up flush set_max_wait status_text last_error module_image);
+        task_end record_edge wrote allocation reserve commit give_up flush set_max_wait status_text last_error module_image
+        attribute current_region collective memory);
+    offsets!(is, "tt_allocation_info", MemoryEvent: address bytes storage after_task space freed pool queue reserved);
+    offsets!(is, "tt_value", Value: reserved0);
+    is("offsetof(tt_value, type)", offset_of!(Value, ty));
+    is("offsetof(tt_value, as)", offset_of!(Value, value));
+    is("TT_MAX_VALUES", MAX_ATTRIBUTE_VALUES as usize);
+    for (name, ty) in [
+        ("NONE", AttributeType::None),
+        ("BOOL", AttributeType::Bool),
+        ("INT", AttributeType::Integer),
+        ("FLOAT", AttributeType::Float),
+        ("TEXT", AttributeType::Text),
+        ("DTYPE", AttributeType::DType),
+        ("UNCAPTURED", AttributeType::Uncaptured),
+    ] {
+        is(&format!("TT_VALUE_{name}"), ty as usize);
+    }
     for (name, value) in STATUSES {
         let _ = writeln!(text, "TT_STATIC_ASSERT(TT_{name} == {value}, \"TT_{name} is {value} in Rust\");");
     }

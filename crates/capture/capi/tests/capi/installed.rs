@@ -65,6 +65,7 @@ fn builds_programs_with_pkg_config_shared_and_static() {
     let dir = tempfile::tempdir().unwrap();
     let prefix = installed(dir.path());
     assert!(prefix.join("bin/tensortap").exists() && prefix.join("include/tensortap.hpp").exists());
+    assert!(prefix.join("include/tensortap_record.hpp").exists());
     for kind in ["shared", "rpath", "static", "wholly-static"] {
         let shared = kind == "shared" || kind == "rpath";
         let mut query = Command::new("pkg-config");

@@ -2,6 +2,7 @@
 //! thread of the test. Recordings are compared with values computed here.
 
 mod compile;
+mod facts;
 mod header;
 mod host;
 mod installed;

@@ -3,7 +3,7 @@
 use std::{path::Path, process::Command};
 
 use tensortap_format::{ArgumentKind, Dump, PayloadState, Record};
-use tensortap_record::{DType, DumpStage, ModuleKind, Role};
+use tensortap_record::{DType, DumpStage, ModuleKind, Role, UncapturedReason};
 use tensortap_sync::lease::Tenancy;
 
 use crate::{
@@ -22,7 +22,7 @@ fn bytes(seed: u64, count: u64) -> Vec<u8> {
 
 /// The elements of a matrix with 4 columns, read from its last row up.
 fn from_the_last_row_up(bits: u64, seed: u64, row_step: u64) -> Vec<u8> {
-    let nibbles: Vec<u8> = bytes(seed, 12 * 8).iter().flat_map(|byte| [byte & 0xf, byte >> 4]).collect();
+    let nibbles: Vec<u8> = bytes(seed, 12 * 16).iter().flat_map(|byte| [byte & 0xf, byte >> 4]).collect();
     let elements = (0..4).flat_map(|column| (0..3).map(move |row| 8 + column - row * row_step));
     let read: Vec<u8> = elements
         .flat_map(|element| {
@@ -73,7 +73,7 @@ fn check_views(dump: &Dump) {
         assert_eq!((scalar.kind, scalar.scalar_bits), (ArgumentKind::Scalar, Some(half)));
     }
     let wrote = find(dump, 1, 0, DumpStage::AfterCompletion);
-    assert_eq!(dump.payload(&wrote).unwrap(), bytes(1017, 96));
+    assert_eq!(dump.payload(&wrote).unwrap(), bytes(1022, 192));
     assert_eq!(dump.names(&wrote).task_name, Some("from a file"));
     let tasks = dump.tasks().unwrap();
     assert!(tasks.iter().all(|task| !task.is_unfinished()));
@@ -81,8 +81,9 @@ fn check_views(dump: &Dump) {
     assert_eq!((&module.name[..], &module.options[..], module.kind), ("libk.so", "-O2", ModuleKind::Cubin));
     let code: Vec<u8> = (0..5000).map(|i| byte_at(77, i)).collect();
     assert!(module.image(dump.dir()).unwrap() == code);
-    assert_eq!(tasks.iter().filter(|task| task.kernel_names() == ["gather"]).count(), 17);
-    assert_eq!((tasks.iter().count(), dump.edges().unwrap().len()), (18, 16));
+    assert_eq!(tasks.iter().filter(|task| task.kernel_names() == ["gather"]).count(), DType::ALL.len());
+    let counts = (tasks.iter().count(), dump.edges().unwrap().len());
+    assert_eq!(counts, (DType::ALL.len() + 1, DType::ALL.len() - 1));
 }
 
 #[test]
@@ -213,4 +214,108 @@ fn destructors_of_threads_and_of_the_program_can_record() {
         let record = find(&dump, id, 0, DumpStage::AfterCompletion);
         assert_eq!(dump.payload(&record).unwrap(), content, "task {id}");
     }
+}
+
+/// The arguments of task 1 of `classes.cpp`: argument, stage, dtype, shape, content.
+fn check_arguments_of_classes(dump: &Dump) {
+    let floats = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
+    let doubles = |values: &[f64]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
+    let (before, after) = (DumpStage::BeforeDispatch, DumpStage::AfterCompletion);
+    let x = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+    for (arg, stage, dtype, shape, content) in [
+        (0, before, DType::Float32, &[6][..], floats(&x)),
+        (1, before, DType::Float32, &[2, 3], floats(&x)),
+        (2, before, DType::Float32, &[2, 3], floats(&[1.0, 3.0, 5.0, 2.0, 4.0, 6.0])),
+        (3, before, DType::Float32, &[3], floats(&[6.0, 4.0, 2.0])),
+        (4, before, DType::Float64, &[3], doubles(&[1.0, 2.0, 3.0])),
+        (4, after, DType::Float64, &[3], doubles(&[4.0, 5.0, 6.0])),
+        (5, after, DType::Int16, &[4], [1_i16, 2, 3, -4].map(i16::to_le_bytes).concat()),
+        (6, before, DType::BFloat16, &[2], vec![0x80, 0x3f, 0x80, 0x3f]),
+        (7, before, DType::Int4, &[3], vec![0x00, 0x00]),
+        (8, before, DType::Complex64, &[2], floats(&[1.0, 2.0, 3.0, -4.0])),
+    ] {
+        let record = find(dump, 1, arg, stage);
+        assert_eq!((record.dtype, record.shape()), (dtype, shape), "argument {arg}");
+        assert_eq!(dump.payload(&record).unwrap(), content, "argument {arg}");
+    }
+    let roles = [(4, Role::InOut), (5, Role::Output), (0, Role::Input)];
+    let of = |arg| dump.records().map(Result::unwrap).find(|r| (r.task_id, r.arg_index) == (1, arg)).unwrap();
+    roles.into_iter().for_each(|(arg, role)| assert_eq!(of(arg).role, role));
+    assert_eq!(dump.names(&of(4)).arg_name, Some("state"));
+    let scalars = [
+        (9, DType::Float32, 0x4020_0000),
+        (10, DType::Int8, 0xfd),
+        (11, DType::Complex64, 0xc000_0000_3fc0_0000),
+    ];
+    for (arg, dtype, bits) in scalars {
+        assert_eq!((of(arg).dtype, of(arg).scalar_bits), (dtype, Some(bits)));
+    }
+    assert_eq!(dump.names(&of(10)).arg_name, Some("step"));
+}
+
+fn check_classes(dump: &Dump) {
+    check_arguments_of_classes(dump);
+    let output = |task, content: [i32; 2]| {
+        let record = find(dump, task, 0, DumpStage::AfterCompletion);
+        assert_eq!(dump.payload(&record).unwrap(), content.map(i32::to_le_bytes).concat(), "task {task}");
+    };
+    output(3, [9, 8]);
+    output(2, [9, 10]);
+    let tasks = dump.tasks().unwrap();
+    assert!(tasks.iter().all(|task| !task.is_unfinished()), "destructors end tasks");
+    let arguments =
+        |task_id: u64| dump.records().map(Result::unwrap).filter(move |r| r.task_id == task_id).count();
+    assert_eq!(
+        (arguments(4), arguments(5)),
+        (1, 1),
+        "no output of a task that threw, and no refused argument"
+    );
+    let uncaptured = dump.uncaptured().unwrap();
+    let reasons: Vec<_> = uncaptured.iter().map(|one| (one.task_id, one.arg_index, one.reason)).collect();
+    let expected = [(5, 0, UncapturedReason::BadDescriptor), (5, 1, UncapturedReason::TooManyDimensions)];
+    assert_eq!(reasons, expected);
+    let copied = dump.records().map(Result::unwrap).find(|r| r.task_id == 8).unwrap();
+    assert_eq!(dump.names(&copied).scope, Some("outer / inner"));
+    let graph = std::fs::read(dump.dir().join("graph.json")).unwrap();
+    let graph: serde_json::Value = serde_json::from_slice(&graph).unwrap();
+    let of = |list: &str, id: &str| {
+        graph[list].as_array().unwrap().iter().find(|one| one["task_id"] == id).cloned()
+    };
+    let inside = of("tasks", "0x0000000000000007").unwrap();
+    assert_eq!(inside["parent"], "0x0000000000000006", "{inside}");
+    let entries =
+        graph["attributes"].as_array().unwrap().iter().filter(|one| one["task_id"] == "0x0000000000000006");
+    let values: Vec<String> = entries.map(|one| format!("{}={}", one["name"], one["value"])).collect();
+    let list = r#"[{"type":"int","value":"2"},{"type":"text","value":"x"},{"type":"float","value":1.5}]"#;
+    let expected = [
+        r#""axis"="-1""#,
+        r#""eps"=0.5"#,
+        r#""mode"="sum""#,
+        r#""causal"=true"#,
+        r#""out"="bfloat16""#,
+        r#""mask"=null"#,
+        &format!(r#""shape"={list}"#),
+    ];
+    assert_eq!(values, expected);
+}
+
+#[test]
+fn classes_of_cpp_record_the_same() {
+    let built = tempfile::tempdir().unwrap();
+    let strict = ["-Wconversion", "-Wshadow", "-Wold-style-cast"];
+    let Some(program) = program("classes.cpp", built.path(), &strict) else { return };
+    let (_dir, output, recorded) = record(&program, &[], false);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{:?}: {said}", output.status);
+    check_classes(&recorded[0].dump());
+    let alone = Command::new(&program).output().unwrap();
+    let said = String::from_utf8_lossy(&alone.stderr);
+    assert!(alone.status.success() && said.is_empty(), "without `tensortap record`: {said}");
+    let linked = ["-DTT_LINKED", "-fno-rtti"];
+    let linked = crate::compile::program("classes.cpp", built.path(), &linked).unwrap();
+    let folder = built.path().join("folder");
+    let mut command = Command::new(&linked);
+    let output = command.arg(&folder).env("LD_LIBRARY_PATH", installed()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    check_classes(&Dump::open(&folder).unwrap());
 }

@@ -20,7 +20,7 @@ static void views(void)
 {
     tt_session *session = tt_attach();
     tt_recorder *r = tt_thread(session);
-    unsigned char bytes[12 * 8];
+    unsigned char bytes[12 * 16];
     tt_kernel_arg args[2] = {{"x", TT_IN, 0}, {"factor", 4, 0}};
     unsigned char code[5000];
     tt_module_image_info module = {"libk.so", "-O2", NULL, code, sizeof code, TT_IMAGE_CUBIN, 0, {0, 0}};
@@ -33,7 +33,7 @@ static void views(void)
     info.scope = tt_scope_id(r, "inner", tt_scope_id(r, "outer", 0));
     info.queue = tt_queue_id(r, "stream 3");
     info.step = tt_step_id(r, "step 1");
-    for (uint32_t dtype = TT_FLOAT64; dtype <= TT_BOOL; dtype++) {
+    for (uint32_t dtype = TT_FLOAT64; dtype <= TT_COMPLEX128; dtype++) {
         uint64_t shape[2] = {4, 3};
         tt_recorded_task task;
         char name[32];

@@ -231,7 +231,7 @@ pub fn end(snapshots: &Snapshots, device: &Arc<ContextResources>, stream: u64, s
 /// A range as the planner expects it.
 fn source(range: &Range, is_measured: bool) -> Source {
     let dtype = range.dtype.filter(|_| is_measured);
-    let measured = dtype.map(|dtype| RangeElements::whole(dtype, range.bytes));
+    let measured = dtype.and_then(|dtype| RangeElements::whole(dtype, range.bytes));
     Source { buffer: 0, address: range.base, bytes: range.bytes, measured }
 }
 

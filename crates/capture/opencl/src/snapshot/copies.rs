@@ -201,7 +201,7 @@ impl<'a> SnapshotBuilder<'a> {
             self.queued.without_payload.push(reason);
         }
         let (buffer, address) = place.unwrap_or((name_of(buffer), before));
-        let measured = (!wants_payloads).then(|| RangeElements::whole(range.elements(), bytes));
+        let measured = (!wants_payloads).then(|| RangeElements::whole(range.elements(), bytes)).flatten();
         self.hashed.push((at, HashSource { buffer, address, bytes, measured }, copy.ok()));
     }
 

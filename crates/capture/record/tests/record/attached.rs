@@ -318,14 +318,22 @@ fn records_a_view_that_exceeds_its_memory_as_not_captured() {
     let said = recorder.tensors(&mut task, DumpStage::BeforeDispatch, &[outside, inside]).unwrap_err();
     assert_eq!(said.to_string(), "argument 0: the view ends at byte 17, but its buffer has 16 bytes");
     assert_eq!(session.counters().unwrap().uncaptured, 1);
-    assert!(Tensor::of(&content, DType::UInt8).unwrap().view(&[1; 9], &[1; 9], 0).is_err());
+    let too_many = Tensor::of(&content, DType::UInt8).unwrap().arg(2).view(&[1; 9], &[1; 9], 0).unwrap();
+    let said = recorder.tensor(&mut task, DumpStage::BeforeDispatch, &too_many).unwrap_err();
+    assert_eq!(said.to_string(), "argument 2: 9 dimensions: at most 8 are supported, merge some");
+    assert_eq!(session.counters().unwrap().uncaptured, 2);
+    let wide = recorder.scalar(&mut task, 3, DType::Complex128, 0, StringId::NONE).unwrap_err();
+    assert!(wide.to_string().contains("record a tensor without dimensions"), "{wide}");
     assert!(Tensor::of(&content[..15], DType::UInt16).is_err());
     recorder.end(&mut task).unwrap();
     drop((recorder, session));
     let (_dir, dump, summary) = host.dump();
-    assert_eq!((dump.len(), dump.uncaptured().unwrap().len()), (1, 1));
+    let uncaptured = dump.uncaptured().unwrap();
+    let reasons: Vec<_> = uncaptured.iter().map(|arg| (arg.arg_index, arg.reason)).collect();
+    assert_eq!(reasons, [(0, UncapturedReason::BadDescriptor), (2, UncapturedReason::TooManyDimensions)]);
+    assert_eq!(dump.len(), 1);
     assert_eq!(payload(&dump, 1, 1, DumpStage::BeforeDispatch), content, "later tensors are recorded");
-    assert_eq!(summary.counters.uncaptured, 1);
+    assert_eq!(summary.counters.uncaptured, 2);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod attached;
 mod deferred;
+mod facts;
 mod folder;
 mod host;
 mod loss;

@@ -63,8 +63,8 @@ fn each_damaged_field_is_reported_by_name() {
     };
     let cases = [
         (with(|r| r.kind = 0), RecordFault::Kind),
-        (with(|r| r.kind = 22), RecordFault::Kind),
-        (with(|r| r.dtype = 18), RecordFault::DType),
+        (with(|r| r.kind = 24), RecordFault::Kind),
+        (with(|r| r.dtype = 99), RecordFault::DType),
         (with(|r| r.role = 0), RecordFault::Role),
         (with(|r| r.stage = 3), RecordFault::Stage),
         (with(|r| r.space = 4), RecordFault::Address),
@@ -165,6 +165,16 @@ fn uncaptured() -> UncapturedRecord {
     UncapturedRecord { task_id: 9, reason, role: 3, ..UncapturedRecord::default() }
 }
 
+fn attribute() -> AttributeRecord {
+    let mut record = AttributeRecord { task_id: 9, name: 3, total: 1, count: 1, ..Default::default() };
+    (record.types[0], record.values[0]) = (3, u64::MAX);
+    record
+}
+
+fn collective() -> CollectiveRecord {
+    CollectiveRecord { task_id: 9, sequence: 5, group: 3, collective: 2, ..CollectiveRecord::default() }
+}
+
 fn edge() -> EdgeRecord {
     EdgeRecord::new(1, 2, EdgeCause::WriteAfterRead, 60_000)
 }
@@ -173,7 +183,11 @@ fn edge() -> EdgeRecord {
 fn records_without_arena_data_pass_unchanged() {
     let parent = TaskRecord { flags: RECORD_HAS_PARENT | RECORD_IN_FLIGHT, parent_task: 3, ..task() };
     let operator = TaskRecord { operation: Operation::Operator as u8, ..task() };
-    let records: [DumpRecord; 11] = [
+    let region = TaskRecord { flags: RECORD_REGION, ..task() };
+    let records: [DumpRecord; 14] = [
+        region.into(),
+        attribute().into(),
+        collective().into(),
         scalar().into(),
         task().into(),
         parent.into(),
@@ -200,6 +214,8 @@ fn records_without_arena_data_pass_unchanged() {
 #[test]
 fn every_other_kind_is_checked_by_its_own_rules() {
     assert_eq!(fault(ScalarRecord { dtype: 0, ..scalar() }), Some(RecordFault::DType));
+    let wide = ScalarRecord { dtype: DType::Complex128.tag(), ..scalar() };
+    assert_eq!(fault(wide), Some(RecordFault::DType), "it has 128 bits");
     assert_eq!(fault(ScalarRecord { stage: 0, ..scalar() }), Some(RecordFault::Stage));
     assert_eq!(fault(EdgeRecord { cause: 7, ..edge() }), Some(RecordFault::Reason));
     assert_eq!(fault(UncapturedRecord { reason: 99, ..uncaptured() }), Some(RecordFault::Reason));
@@ -235,6 +251,17 @@ fn every_other_kind_is_checked_by_its_own_rules() {
     assert_eq!(fault(AllocationRecord { space: 4, ..allocation }), Some(RecordFault::Address));
     assert_eq!(fault(AllocationRecord { freed: 2, ..allocation }), Some(RecordFault::Definition));
     assert_eq!(fault(AllocationRecord { bytes: 1 << 53, ..allocation }), Some(RecordFault::Size));
+    let stored = AllocationRecord { flags: extended, storage: 7, pool: 2, ..allocation };
+    assert_eq!(checked(stored), Ok(CheckedRecord::Plain(stored.into())));
+    assert_eq!(fault(AllocationRecord { flags: 0, ..stored }), Some(RecordFault::Reserved));
+    assert_eq!(fault(AllocationRecord { reserved1: 1, ..stored }), Some(RecordFault::Reserved));
+    assert_eq!(fault(AttributeRecord { count: 2, ..attribute() }), Some(RecordFault::Attribute));
+    assert_eq!(fault(AttributeRecord { types: [0; 16], ..attribute() }), Some(RecordFault::Attribute));
+    let mut unused = attribute();
+    unused.values[1] = 1;
+    assert_eq!(fault(unused), Some(RecordFault::Reserved));
+    assert_eq!(fault(CollectiveRecord { collective: 10, ..collective() }), Some(RecordFault::Collective));
+    assert_eq!(fault(CollectiveRecord { group: 0, ..collective() }), Some(RecordFault::Collective));
 }
 
 fn dispatch() -> DispatchRecord {

@@ -1,9 +1,9 @@
 //! Checks whether a record is valid. The same check runs before writing and after reading.
 
 use tensortap_abi::{
-    AllocationRecord, DumpStage, EdgeRecord, LAUNCH_FLAGS, MAX_RECORD_ARGS, MemorySpace, Operation,
-    OrchestrationArgRecord, RECORD_HAS_PARENT, RECORD_HAS_PAYLOAD, RECORD_HAS_STATS, RecordKind, Role,
-    TaskRecord, TensorRecord, UncapturedReason, UncapturedRecord,
+    AllocationRecord, AttributeRecord, CollectiveRecord, DumpStage, EdgeRecord, LAUNCH_FLAGS,
+    MAX_RECORD_ARGS, MemorySpace, Operation, OrchestrationArgRecord, RECORD_HAS_PARENT, RECORD_HAS_PAYLOAD,
+    RECORD_HAS_STATS, RecordKind, Role, TaskRecord, TensorRecord, UncapturedReason, UncapturedRecord,
 };
 
 use super::{IndexRecord, PayloadState, TOO_MANY_DIMS, kinds::edge_cause_name};
@@ -22,7 +22,7 @@ impl IndexRecord {
         sound(is_indexed(kind), "an index cannot contain a part of a payload")?;
         sound(self.tail.len() == self.tail_words()?, "it has data that only other kinds have")?;
         let extended = kind.extended_bytes(self.record.flags);
-        let in_use = self.view().map_or(extended, |_| 192 - kind.fixed_bytes());
+        let in_use = self.view().map_or(extended + self.value_bytes(), |_| 192 - kind.fixed_bytes());
         sound(self.record.has_zero_rest(in_use), "reserved bytes are not zero")?;
         match kind {
             RecordKind::Tensor => self.check_tensor(),
@@ -36,6 +36,14 @@ impl IndexRecord {
             RecordKind::Dispatch => self.check_dispatch(),
             RecordKind::Finished => sound(self.as_finished().is_some(), "its subtask slot is out of range"),
             RecordKind::OrchestrationArg => self.check_orchestration_arg(),
+            RecordKind::Attribute => {
+                let is_sound = self.get().is_some_and(AttributeRecord::is_sound);
+                sound(is_sound, "its values do not fit their types or their number")
+            }
+            RecordKind::Collective => {
+                let is_sound = self.get().is_some_and(CollectiveRecord::is_sound);
+                sound(is_sound, "its group or its kind is unknown")
+            }
             _ => self.check_definition(),
         }
     }
@@ -123,5 +131,6 @@ fn check_uncaptured(arg: &UncapturedRecord) -> Result<(), &'static str> {
 pub(super) fn check_allocation(allocation: &AllocationRecord) -> Result<(), &'static str> {
     let known = MemorySpace::from_tag(allocation.space).is_some() && allocation.freed <= 1;
     sound(known, "its memory space is unknown")?;
+    sound(allocation.reserved1 == 0, "reserved bytes are not zero")?;
     sound(allocation.bytes < JSON_LIMIT, "its size is out of range")
 }

@@ -182,6 +182,11 @@ impl IndexRecords {
         Ok(args)
     }
 
+    /// Whether a task has a record of its own.
+    pub(crate) fn has_task(&self, task_id: u64) -> bool {
+        self.tasks.has(task_id)
+    }
+
     /// The step of a task, from its own record.
     fn step_of(&self, task_id: u64) -> u32 {
         self.tasks.by_id(task_id).step

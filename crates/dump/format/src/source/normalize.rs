@@ -6,7 +6,7 @@ use tensortap_abi::{
     ScalarRecord, SimplerElements, TensorRecord, TensorStats,
 };
 
-use tensortap_values::from_f64;
+use tensortap_values::{Element, from_f64};
 
 use super::{
     fields::{Dims, Id, Spelling},
@@ -230,6 +230,9 @@ fn means(dtype: DType, bits: u64, other: u64) -> bool {
 /// The raw bits of a JSON value.
 fn scalar_bits(dtype: DType, value: &Spelling) -> Result<u64, String> {
     let out_of_range = || format!("its value does not fit in {dtype}");
+    if dtype.is_complex() {
+        return complex_bits(dtype, value).ok_or_else(out_of_range);
+    }
     if dtype.is_float() {
         return Ok(from_f64(dtype, float_of(value).ok_or_else(out_of_range)?));
     }
@@ -243,12 +246,20 @@ fn scalar_bits(dtype: DType, value: &Spelling) -> Result<u64, String> {
     let (least, most) = match dtype.kind() {
         DTypeKind::Bool => (0, 1),
         DTypeKind::Signed => (-(1i128 << (width - 1)), (1i128 << (width - 1)) - 1),
-        DTypeKind::Unsigned | DTypeKind::Float(_) => (0, (1i128 << width) - 1),
+        DTypeKind::Unsigned | DTypeKind::Float(_) | DTypeKind::Complex(_) => (0, (1i128 << width) - 1),
     };
     if !(least..=most).contains(&integer) {
         return Err(out_of_range());
     }
     u64::try_from(integer & ((1i128 << width) - 1)).map_err(|_| out_of_range())
+}
+
+/// The bits of a complex number that is written as text, such as `1+2j`, or of a real number.
+fn complex_bits(dtype: DType, value: &Spelling) -> Option<u64> {
+    match value {
+        Spelling::Text(text) => u64::try_from(Element::parse(dtype, text).ok()?.bits).ok(),
+        other => Some(from_f64(dtype, float_of(other)?)),
+    }
 }
 
 /// The float of a JSON number, or of a word for a value that JSON numbers cannot represent.

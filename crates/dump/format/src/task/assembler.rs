@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use tensortap_abi::{
-    AllocationRecord, DType, DumpStage, FinishedRecord, MemorySpace, NO_KERNEL, RecordKind, Role,
-    SLOTS_PER_TASK, ScalarRecord, TensorRecord,
+    AllocationRecord, CollectiveKind, CollectiveRecord, DType, DumpStage, FinishedRecord, MemorySpace,
+    NO_KERNEL, RecordKind, Role, SLOTS_PER_TASK, ScalarRecord, TensorRecord,
 };
 
 use super::{
-    AllocationEvent, ArgumentFacts, ArgumentSnapshot, Dims, DispatchFacts, DispatchTimes, Entry, NO_NAME,
-    RecordingThread, TaskFacts, TaskKey, Tasks,
+    AllocationEvent, ArgumentFacts, ArgumentSnapshot, CollectiveFacts, Dims, DispatchFacts, DispatchTimes,
+    Entry, NO_NAME, RecordingThread, TaskFacts, TaskKey, Tasks,
 };
 use crate::{ArgumentKind, Edge, IndexRecord, KernelInfo, PayloadState, Record, UncapturedArgument};
 
@@ -36,11 +36,13 @@ pub enum TaskPart<'r> {
     Uncaptured(UncapturedArgument),
     /// An allocation or release of memory.
     AllocationEvent(AllocationEvent),
+    /// What the task is in a collective operation.
+    Collective(TaskKey, CollectiveFacts),
 }
 
 impl<'r> TaskPart<'r> {
     /// Kinds of records from which tasks are assembled.
-    pub(crate) const KINDS: [RecordKind; 8] = [
+    pub(crate) const KINDS: [RecordKind; 9] = [
         RecordKind::Task,
         RecordKind::Tensor,
         RecordKind::Scalar,
@@ -49,6 +51,7 @@ impl<'r> TaskPart<'r> {
         RecordKind::Edge,
         RecordKind::Uncaptured,
         RecordKind::Allocation,
+        RecordKind::Collective,
     ];
 
     /// The information in a record of an index; `None` if it is not about a task. An argument gets
@@ -93,7 +96,18 @@ impl<'r> TaskPart<'r> {
                 UncapturedArgument::new(record, step_of(record.task_id())).map(TaskPart::Uncaptured)
             }
             RecordKind::Allocation => {
-                let &AllocationRecord { address, bytes, at_ns, space, freed, .. } = record.get()?;
+                let &AllocationRecord {
+                    address,
+                    bytes,
+                    at_ns,
+                    space,
+                    freed,
+                    storage,
+                    pool,
+                    queue,
+                    after_task,
+                    ..
+                } = record.get()?;
                 let host_writable = MemorySpace::from_tag(space)?.is_host_writable();
                 Some(TaskPart::AllocationEvent(AllocationEvent {
                     at_ns,
@@ -101,7 +115,17 @@ impl<'r> TaskPart<'r> {
                     bytes,
                     freed: freed != 0,
                     host_writable,
+                    storage,
+                    pool,
+                    queue,
+                    after_task,
                 }))
+            }
+            RecordKind::Collective => {
+                let &CollectiveRecord { task_id, sequence, group, collective, .. } = record.get()?;
+                let kind = CollectiveKind::from_tag(collective)?;
+                let key = TaskKey { step: step_of(task_id), task_id };
+                Some(TaskPart::Collective(key, CollectiveFacts { sequence, group, kind }))
             }
             _ => None,
         }
@@ -242,6 +266,7 @@ pub struct Assembler {
     edges: Vec<Edge>,
     uncaptured: Vec<UncapturedArgument>,
     renewed: Vec<AllocationEvent>,
+    collectives: HashMap<TaskKey, CollectiveFacts>,
     threads: Vec<RecordingThread>,
     /// Number of accepted records.
     taken: u64,
@@ -315,6 +340,10 @@ impl Assembler {
             TaskPart::Edge(edge) => self.edges.push(edge),
             TaskPart::Uncaptured(uncaptured) => self.uncaptured.push(uncaptured),
             TaskPart::AllocationEvent(renewed) => self.renewed.push(renewed),
+            // If there are several records, the first one counts.
+            TaskPart::Collective(task, facts) => {
+                self.collectives.entry(task).or_insert(facts);
+            }
         }
     }
 
@@ -356,13 +385,14 @@ impl Assembler {
     /// All tasks. `kernels` provides the names of their kernels.
     #[must_use]
     pub fn finish(self, kernels: &[KernelInfo]) -> Tasks {
-        let Assembler { parts, edges, mut uncaptured, mut renewed, threads, taken: _ } = self;
+        let Assembler { parts, edges, mut uncaptured, mut renewed, collectives, threads, taken: _ } = self;
         let mut parts: Vec<Box<TaskParts>> = parts.into_values().collect();
         parts.sort_unstable_by_key(|parts| {
             (parts.recorded_at.is_none(), parts.recorded_at, parts.mentioned_at)
         });
         renewed.sort_unstable();
-        let mut tasks = Tasks { edges, renewed, threads, kernels: kernels.into(), ..Tasks::default() };
+        let mut tasks =
+            Tasks { edges, renewed, collectives, threads, kernels: kernels.into(), ..Tasks::default() };
         tasks.entries.reserve_exact(parts.len());
         tasks.arguments.reserve_exact(parts.iter().map(|parts| parts.arguments.len()).sum());
         for parts in parts {

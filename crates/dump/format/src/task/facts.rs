@@ -1,8 +1,8 @@
 //! Facts from single records of a task, and facts about its assembled arguments.
 
 use tensortap_abi::{
-    CoreType, DType, DumpStage, LAUNCH_COOPERATIVE, NO_KERNEL, Operation, RECORD_IN_FLIGHT, Role,
-    SLOTS_PER_TASK, TaskRecord,
+    CollectiveKind, CoreType, DType, DumpStage, LAUNCH_COOPERATIVE, NO_KERNEL, Operation, RECORD_HAS_PARENT,
+    RECORD_IN_FLIGHT, RECORD_REGION, Role, SLOTS_PER_TASK, TaskRecord,
 };
 
 use crate::{ArgumentKind, PayloadState, survey::active};
@@ -18,7 +18,7 @@ pub struct TaskKey {
 
 /// An allocation or release of memory. Content that tasks wrote before is unrelated to the content that later
 /// tasks find there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AllocationEvent {
     /// Device time.
     pub at_ns: u64,
@@ -30,6 +30,25 @@ pub struct AllocationEvent {
     pub freed: bool,
     /// Whether the host may change the memory at any time.
     pub host_writable: bool,
+    /// Identity of its storage, the same for allocation and release; 0 if not known.
+    pub storage: u64,
+    /// String id of its pool or allocator; 0 if not known.
+    pub pool: u32,
+    /// Queue in whose order it takes effect; 0 for the order of the program.
+    pub queue: u32,
+    /// The last task that was submitted to that queue before it; 0 if not known.
+    pub after_task: u64,
+}
+
+/// What a task is in a collective operation of several ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CollectiveFacts {
+    /// Number of the operation in its group.
+    pub sequence: u64,
+    /// String id of the name of the group; see [`Tasks::text`](crate::Tasks::text).
+    pub group: u32,
+    /// Kind of the operation.
+    pub kind: CollectiveKind,
 }
 
 /// Grid and group sizes of a launch. 0 means not known or chosen by the device.
@@ -112,6 +131,10 @@ pub struct TaskFacts {
     pub module: u32,
     /// Grid and group sizes, if recorded.
     pub launch: Option<Box<Launch>>,
+    /// The region that contains it, or the task that submitted it.
+    pub parent: Option<u64>,
+    /// Whether it is a region, which contains the tasks whose parent it is.
+    pub is_region: bool,
     /// Thread that recorded its completion, or its start if it did not complete: a position in
     /// [`Tasks::threads`](crate::Tasks::threads), if recorded.
     pub thread: Option<u32>,
@@ -138,6 +161,8 @@ impl TaskFacts {
             operation: Operation::Kernel,
             module: 0,
             launch: None,
+            parent: None,
+            is_region: false,
             thread: None,
         }
     }
@@ -192,6 +217,8 @@ impl From<&TaskRecord> for TaskFacts {
             operation: Operation::from_tag(record.operation).unwrap_or_default(),
             module: record.module,
             launch: Launch::of(record).known(),
+            parent: (record.flags & RECORD_HAS_PARENT != 0).then_some(record.parent_task),
+            is_region: record.flags & RECORD_REGION != 0,
             thread: None,
         }
     }

@@ -78,12 +78,12 @@ fn words(desc: &TensorDesc, scalars: &[(DType, u64)]) -> DispatchWords {
     words
 }
 
-fn dispatch(task_id: u64) -> IndexRecord {
+pub fn dispatch(task_id: u64) -> IndexRecord {
     let scalars = [(DType::Int64, (-5_i64).cast_unsigned()), (DType::UInt64, u64::MAX)];
     IndexRecord::dispatch(&fields(task_id, [1, 2]), words(&desc(), &scalars).words())
 }
 
-fn orchestration_arg(arg_index: u16) -> IndexRecord {
+pub fn orchestration_arg(arg_index: u16) -> IndexRecord {
     let TensorDesc { buffer_addr, buffer_bytes, start_offset, dtype, ndims, shape, strides, .. } = desc();
     IndexRecord::plain(&OrchestrationArgRecord {
         address: buffer_addr,
@@ -123,7 +123,7 @@ fn a_dispatch_is_written_with_every_key_and_read_back_typed() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), &args_info(0)).finish(Status::Complete);
     let json = read_json(dir.path().join(KERNEL_ARGS));
-    assert_eq!((&json["schema_version"], &json["status"]), (&json!(1), &json!("complete")));
+    assert_eq!((&json["schema_version"], &json["status"]), (&json!(2), &json!("complete")));
     assert_eq!((&json["total_dispatches"], &json["total_args"]), (&json!(2), &json!(3)));
     let expected = json!({
         "dispatch_id": hex64(dispatch_id(3, 1, 6)), "func_id": 2, "kernel": "mul", "task_id": hex64(3),

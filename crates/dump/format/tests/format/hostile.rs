@@ -117,7 +117,7 @@ fn an_invalid_record_ends_the_dump_at_its_position() {
         ("kind piece", 1, with(|f| f.kind = 6)),
         ("stage", 1, with(|f| f.stage = 3)),
         ("role", 1, with(|f| f.role = 0)),
-        ("dtype", 1, with(|f| f.dtype = 18)),
+        ("dtype", 1, with(|f| f.dtype = 99)),
         ("dimensions", 1, with(|f| f.ndims = 200)),
         ("too few bytes", 1, with(|f| f.ndims = 8)),
         ("memory space", 1, with(|f| f.space = 4)),
@@ -233,9 +233,9 @@ fn a_pipe_instead_of_a_file_is_rejected_without_waiting() {
 fn a_newer_version_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let mut forgery = ForgedIndex::new("{\"dump_args\": true}");
-    forgery.bytes[8] = 3;
+    forgery.bytes[8] = 4;
     forgery.write(dir.path());
-    assert!(matches!(Dump::open(dir.path()), Err(FormatError::Version { found: 3, known: 2, .. })));
+    assert!(matches!(Dump::open(dir.path()), Err(FormatError::Version { found: 4, known: 3, .. })));
 }
 
 #[test]

@@ -16,4 +16,6 @@ mod second_generation;
 mod steps;
 mod tasks;
 mod torn;
+mod vectors;
 mod verifying;
+mod versions;

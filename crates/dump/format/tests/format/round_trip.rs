@@ -23,7 +23,7 @@ fn the_json_of_a_finished_dump_has_the_captured_values() {
 
     let manifest = manifest(dir.path());
     let counters = json!({
-        "schema_version": 1, "status": "complete", "platform": "a2a3sim", "runtime": "tensormap_and_ringbuffer",
+        "schema_version": 2, "status": "complete", "platform": "a2a3sim", "runtime": "tensormap_and_ringbuffer",
         "scene": "vector_example", "bin_format": {"type": "logical_contiguous", "byte_order": "little_endian"},
         "bin_file": "tensor_dump.bin", "hash_algorithm": "xxh3_128_tree4k", "dump_level": 2,
         "total_tensors": 6, "before_dispatch": 4, "after_completion": 2, "input_tensors": 4, "output_tensors": 2,
@@ -558,5 +558,5 @@ fn an_index_of_version_1_is_reported_and_its_dump_opens_from_its_manifest() {
     // Without a manifest, nothing can be read.
     fs::remove_file(dir.path().join("tensor_dump.json")).unwrap();
     let refused = Dump::open(dir.path()).map(|_| ());
-    assert!(matches!(refused, Err(FormatError::Version { found: 1, known: 2, .. })), "{refused:?}");
+    assert!(matches!(refused, Err(FormatError::Version { found: 1, known: 3, .. })), "{refused:?}");
 }

@@ -106,7 +106,7 @@ fn hold(
 
 fn source(base: u64, asked: &RangeCase) -> Source {
     let &RangeCase { offset, bytes, dtype } = asked;
-    let measured = dtype.map(|dtype| RangeElements::whole(dtype, bytes as u64));
+    let measured = dtype.and_then(|dtype| RangeElements::whole(dtype, bytes as u64));
     Source { buffer: 0, address: base + offset as u64, bytes: bytes as u64, measured }
 }
 
@@ -122,9 +122,9 @@ fn hold_one(content: &[u8], asked: &RangeCase, result: &RangeResult) -> Result<(
         ));
     }
     let (Some(dtype), Some(stats)) = (asked.dtype, outcome.stats) else { return Ok(()) };
-    let measured = RangeElements::whole(dtype, content.len() as u64);
-    let mut statistics = Statistics::new(dtype, measured.elements);
-    let bytes = (measured.elements * u64::from(dtype.bits())).div_ceil(8);
+    let measured = RangeElements::whole(dtype, content.len() as u64).expect("measured on the device");
+    let mut statistics = Statistics::new(measured.dtype, measured.elements);
+    let bytes = (measured.elements * u64::from(measured.dtype.bits())).div_ceil(8);
     statistics.update(&content[..usize::try_from(bytes).expect("part of the content")]);
     let expected = statistics.finish();
     if same(stats, expected) { Ok(()) } else { Err(format!("{}: {stats:?} instead of {expected:?}", what())) }

@@ -77,7 +77,7 @@ fn prepared<'d>(
 ) -> Result<Vec<PreparedPlan<'d>>, String> {
     let plan = |at: u64| {
         let bytes = bytes as u64;
-        let measured = dtype.map(|dtype| RangeElements::whole(dtype, bytes));
+        let measured = dtype.and_then(|dtype| RangeElements::whole(dtype, bytes));
         Plan::by_address(&[Source { buffer: 0, address: base + at, bytes, measured }])
     };
     // The last place has no room for shifted ranges.

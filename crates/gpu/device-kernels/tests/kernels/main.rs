@@ -79,7 +79,7 @@ impl RangeCase {
             buffer,
             offset,
             bytes,
-            measured: dtype.map(|dtype| RangeElements::whole(dtype, bytes as u64)),
+            measured: dtype.and_then(|dtype| RangeElements::whole(dtype, bytes as u64)),
         }
     }
 

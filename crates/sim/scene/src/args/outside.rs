@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tensortap_abi::{ARG_SLOTS, DType, KernelEntry, TensorDesc};
 
-use super::{Args, TensorArg, damage, run_kernel};
+use super::{Args, TensorArg, damage_element, run_kernel};
 use crate::{FaultKind, KernelArg};
 
 /// Serializes the blocks of a damaged kernel, so that a change during a call was made by that call.
@@ -50,7 +50,7 @@ unsafe fn run_and_damage(
             .collect();
     let shared = view.block().block_num > 1;
     let _turn = shared.then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner));
-    let before: Vec<Vec<u64>> = outputs.iter().map(TensorArg::load_bits).collect();
+    let before: Vec<Vec<u128>> = outputs.iter().map(TensorArg::load_bits).collect();
     // SAFETY: passed on from the caller.
     unsafe { run_kernel(entry, args, None) }?;
     for (output, before) in outputs.iter().zip(before) {
@@ -61,7 +61,7 @@ unsafe fn run_and_damage(
             match fault {
                 _ if shared && bits == old => {}
                 FaultKind::Stale => output.write_bits(place, old),
-                fault => output.write_bits(place, damage(fault, dtype, bits, is_last)),
+                fault => output.write_bits(place, damage_element(fault, dtype, bits, is_last)),
             }
         }
     }

@@ -174,7 +174,10 @@ struct WriteSmall;
 impl KernelBody for WriteSmall {
     fn run(args: &Args) {
         let scalars = args.words()[4..].chunks(COUNT);
-        (0..4).zip(scalars).for_each(|(index, bits)| args.tensor(index).store_bits(bits));
+        for (index, words) in (0..4).zip(scalars) {
+            let bits: Vec<u128> = words.iter().map(|&word| word.into()).collect();
+            args.tensor(index).store_bits(&bits);
+        }
     }
 }
 

@@ -114,6 +114,7 @@ fn plain(value: &Value) -> String {
         Value::Int(value) => value.to_string(),
         Value::UInt(value) => value.to_string(),
         Value::Bool(value) => value.to_string(),
+        Value::Complex(real, imaginary) => format!("({real:?}, {imaginary:?})"),
     }
 }
 

@@ -77,7 +77,7 @@ fn scalar(facts: &mut Facts, record: &Record) {
         return;
     }
     facts.add("scalar", record.dtype.name());
-    facts.add("value", &Element { dtype: record.dtype, bits }.to_string());
+    facts.add("value", &Element { dtype: record.dtype, bits: bits.into() }.to_string());
     facts.add("bits", &format!("{bits:#018x}"));
 }
 

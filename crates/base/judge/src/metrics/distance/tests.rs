@@ -41,8 +41,16 @@ fn ladder(dtype: DType) -> Vec<(f64, Vec<u64>)> {
     steps
 }
 
-const NARROW_FLOATS: [DType; 5] =
-    [DType::Float16, DType::BFloat16, DType::Float8E4M3FN, DType::Float8E5M2, DType::Float4E2M1];
+const NARROW_FLOATS: [DType; 8] = [
+    DType::Float16,
+    DType::BFloat16,
+    DType::Float8E4M3FN,
+    DType::Float8E5M2,
+    DType::Float4E2M1,
+    DType::Float8E4M3FNUZ,
+    DType::Float8E5M2FNUZ,
+    DType::Float8E8M0FNU,
+];
 
 #[test]
 fn distances_of_narrow_floats_count_the_values_in_between() {
