@@ -14,7 +14,8 @@
 //!
 //! # What the verdict must be
 //! - A right run passes if both dumps have everything that some task left: full content, or equal hashes. Noise and errors
-//!   within the tolerance are right.
+//!   within the tolerance are right. It may be `undecided` if content differs after a task of unknown role and the content
+//!   before that task was not captured in both runs: then the dumps do not show whether the task wrote it.
 //! - A wrong run fails if both dumps have the content of an element that a task wrote in one of the runs, the
 //!   element is outside its rule, and the two tasks are certainly partners.
 //!
@@ -25,8 +26,8 @@
 //!   dumps have everything that it may have read, within its rule. Hashes decide if they are equal. Unequal
 //!   hashes decide for integers, if the argument is a declared output or was equal before. If roles are not
 //!   declared, the order of all tasks must be known: from the lanes, and between lanes from declared edges.
-//! - Other faults must be found if, in addition, all roles are declared, both dumps are full, and a task that
-//!   may be named has an element outside its rule.
+//! - Other faults must be found if, in addition, both dumps are full, a task that may be named has an element outside its
+//!   rule, and all roles are declared or all tasks are in one lane.
 //! - Everything else may be `unknown`.
 
 use crate::answer::Answer;
@@ -121,7 +122,8 @@ impl Case<'_> {
             judgment.named_first |= position == 0 && may_be_named;
         }
         let passes = answer.verdict == "pass";
-        judgment.right_run_failed = self.fault.is_right() && !passes && self.is_comparable();
+        let is_excused = answer.verdict == "undecided" && self.has_open_difference();
+        judgment.right_run_failed = self.fault.is_right() && !passes && !is_excused && self.is_comparable();
         judgment.wrong_run_passed = passes && self.is_visibly_wrong();
         judgment
     }
@@ -230,6 +232,20 @@ impl Case<'_> {
             })
     }
 
+    /// Whether a dump does not show if a task wrote what differs: its role is unknown, and its content before the task was
+    /// not captured.
+    fn has_open_difference(&self) -> bool {
+        self.pairs().any(|(actual, golden)| {
+            actual.args.iter().zip(&golden.args).enumerate().any(|(arg, (left, right))| {
+                let (before, after) =
+                    (self.content(actual.id, arg, false), self.content(actual.id, arg, true));
+                let lacks_before = before.0 == Content::None || before.1 == Content::None;
+                let has_after = after.0 != Content::None && after.1 != Content::None;
+                !left.role_known && lacks_before && has_after && left.after != right.after
+            })
+        })
+    }
+
     fn content(&self, id: usize, arg: usize, is_after: bool) -> (Content, Content) {
         let of = |run: &Run<'_>| run.facts.content(id, arg, is_after);
         (of(&self.actual), of(&self.golden))
@@ -286,7 +302,11 @@ impl Case<'_> {
             | Fault::Two => {
                 self.first_guilty().is_some_and(|(actual, golden)| self.proves_guilt(actual, golden))
             }
-            _ => self.has_all_contents() && roles_known && is_ordered && self.has_names && self.shows_cause(),
+            // Without declared roles, an access that the program does not order may be a write.
+            _ => {
+                let is_known = roles_known || self.style.lanes == 1;
+                self.has_all_contents() && is_known && is_ordered && self.shows_cause()
+            }
         }
     }
 

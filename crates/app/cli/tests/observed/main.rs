@@ -5,6 +5,7 @@ mod blame;
 mod common;
 mod hashes;
 mod next;
+mod passed_on;
 mod program;
 mod programs;
 mod races;
