@@ -389,7 +389,9 @@ fn readme(
     }
     for scalar in capture.scalars(task) {
         let dtype = scalar.dtype;
-        let value = scalar.bits.map_or_else(|_| "unknown".into(), |bits| Element { dtype, bits: bits.into() }.to_string());
+        let value = scalar
+            .bits
+            .map_or_else(|_| "unknown".into(), |bits| Element { dtype, bits: bits.into() }.to_string());
         let _ = writeln!(text, "| {} | | scalar | {dtype} | | {value} |", scalar.arg_index);
     }
     if let Some(tolerance) = section.tolerance {

@@ -156,7 +156,7 @@ pub fn trial(seed: u64, only: &[String], tensortap: &Path, dir: &Path) -> Result
     let levels = levels(&runs.captures);
     let story = crate::story::tell(&case, &runs.actual, answer.as_ref().ok());
     Ok(Verdict {
-        row: ("api", levels, name_of(runs.fault)),
+        cell: ("api", levels, name_of(runs.fault)),
         is_right: runs.fault.is_right(),
         judgment,
         story,

@@ -276,7 +276,7 @@ pub fn trial(seed: u64, only: &[String], tools: &Tools<'_>, dir: &Path) -> Resul
         story::tell(&case, &runs.actual, answer.as_ref().ok())
     );
     let levels = if levels[0] == levels[1] { levels[0] } else { "full, hash" };
-    Ok(Verdict { row: ("cuda", levels, name_of(fault)), is_right: runs.judged.is_right(), judgment, story })
+    Ok(Verdict { cell: ("cuda", levels, name_of(fault)), is_right: runs.judged.is_right(), judgment, story })
 }
 
 #[cfg(test)]

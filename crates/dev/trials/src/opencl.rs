@@ -247,5 +247,5 @@ pub fn trial(seed: u64, only: &[String], tools: &Tools, dir: &Path) -> Result<Ve
     let judgment = answer.as_ref().map(|answer| case.judge(answer)).map_err(Clone::clone);
     let story = story::tell(&case, &actual, answer.as_ref().ok());
     let levels = if levels[0] == levels[1] { levels[0] } else { "full, hash" };
-    Ok(Verdict { row: ("opencl", levels, name_of(fault)), is_right: fault.is_right(), judgment, story })
+    Ok(Verdict { cell: ("opencl", levels, name_of(fault)), is_right: fault.is_right(), judgment, story })
 }

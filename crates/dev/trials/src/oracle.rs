@@ -26,8 +26,8 @@
 //!   dumps have everything that it may have read, within its rule. Hashes decide if they are equal. Unequal
 //!   hashes decide for integers, if the argument is a declared output or was equal before. If roles are not
 //!   declared, the order of all tasks must be known: from the lanes, and between lanes from declared edges.
-//! - Other faults must be found if, in addition, all roles are declared, both dumps are full, and a task that
-//!   may be named has an element outside its rule.
+//! - Other faults must be found if, in addition, both dumps are full, a task that may be named has an element outside its
+//!   rule, and all roles are declared or all tasks are in one lane.
 //! - Everything else may be `unknown`.
 
 use crate::answer::Answer;
@@ -301,7 +301,11 @@ impl Case<'_> {
             | Fault::Two => {
                 self.first_guilty().is_some_and(|(actual, golden)| self.proves_guilt(actual, golden))
             }
-            _ => self.has_all_contents() && roles_known && is_ordered && self.has_names && self.shows_cause(),
+            // Without declared roles, an access that the program does not order may be a write.
+            _ => {
+                let is_known = roles_known || self.style.lanes == 1;
+                self.has_all_contents() && is_known && is_ordered && self.shows_cause()
+            }
         }
     }
 

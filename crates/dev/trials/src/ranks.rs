@@ -142,10 +142,10 @@ pub fn trial(seed: u64, only: &[String], tensortap: &Path, dir: &Path) -> Result
     let options = options(&runs);
     let answer = answer::ask(tensortap, &dirs[0], &dirs[1], &options);
     let judgment = answer.as_ref().map(|answer| case.judge(answer)).map_err(Clone::clone);
-    let missing = if runs.absence.is_some() { "-missing" } else { "" };
-    let row = ("ranks", levels(&runs.captures), format!("{}{missing}", name_of(fault)));
+    let levels = if runs.absence.is_some() { "missing" } else { levels(&runs.captures) };
+    let cell = ("ranks", levels, name_of(fault));
     let story = story::tell(&runs, &facts[0], &options, answer.as_ref().ok());
-    Ok(Verdict { row, is_right: fault.is_right(), judgment, story })
+    Ok(Verdict { cell, is_right: fault.is_right(), judgment, story })
 }
 
 /// The options of `blame` that a run needs.

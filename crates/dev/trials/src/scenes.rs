@@ -5,7 +5,7 @@
 //! guilty and no other task is. No scene reads uninitialized memory or data that differs between runs, so
 //! nothing is `fed`. A race has the damaged kernel on one side. A faulty run must fail and the first task that
 //! is named must be guilty, if both dumps are complete and the run's own golden failed. A right run must pass if
-//! both dumps are complete.
+//! both dumps have hashes of everything.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -81,11 +81,23 @@ const SCENES: &[Scene] = &[
 
 const RUNTIMES: [&str; 3] = ["tensormap_and_ringbuffer", "aicpu_build_graph", "host_build_graph"];
 
-/// The options of one run, and whether its dump is complete.
+/// The options of one run, and what its dump has.
 struct Options {
     args: Vec<String>,
-    is_complete: bool,
+    is_filtered: bool,
     level: &'static str,
+}
+
+impl Options {
+    /// Whether the dump has the content of everything.
+    fn is_complete(&self) -> bool {
+        !self.is_filtered && self.level == "full"
+    }
+
+    /// Whether the dump has hashes of everything.
+    fn has_hashes(&self) -> bool {
+        !self.is_filtered && matches!(self.level, "full" | "hash")
+    }
 }
 
 /// Only the next reader's input shows a race, so dumps of races have everything.
@@ -93,9 +105,8 @@ fn options(random: &mut fastrand::Rng, scene: &Scene, is_race: bool) -> Options 
     let levels = if is_race { ["full"; 4] } else { ["full", "full", "hash", "meta"] };
     let level = *random.choice(levels.iter()).expect("not empty");
     let mut args = vec![format!("--dump-tensor={level}")];
-    let mut is_complete = level == "full";
-    if !is_race && random.u8(..3) == 0 {
-        is_complete = false;
+    let is_filtered = !is_race && random.u8(..4) == 0;
+    if is_filtered {
         args.extend(filter(random, scene));
     }
     if random.u8(..3) == 0 {
@@ -107,7 +118,7 @@ fn options(random: &mut fastrand::Rng, scene: &Scene, is_race: bool) -> Options 
     if random.u8(..4) == 0 {
         args.extend(["--platform", "a5sim"].map(str::to_owned));
     }
-    Options { args, is_complete, level }
+    Options { args, is_filtered, level }
 }
 
 fn filter(random: &mut fastrand::Rng, scene: &Scene) -> Vec<String> {
@@ -153,8 +164,7 @@ fn tasks(dump: &Path) -> Result<Vec<(u64, Vec<String>)>, String> {
 /// Runs one trial in an empty folder.
 pub fn trial(seed: u64, tensortap: &Path, dir: &Path) -> Result<Verdict, String> {
     let mut random = fastrand::Rng::with_seed(seed);
-    let scene = random.choice(SCENES.iter()).expect("not empty");
-    let fault = fault(&mut random, scene);
+    let (scene, fault) = fault(&mut random);
     let [wrong, right] = ["wrong", "right"].map(|name| dir.join(name));
     let is_race = fault.is_some_and(|(_, kind)| kind == "race");
     let options = [options(&mut random, scene, is_race), options(&mut random, scene, is_race)];
@@ -168,7 +178,8 @@ pub fn trial(seed: u64, tensortap: &Path, dir: &Path) -> Result<Verdict, String>
         kernel: fault.map(|(kernel, _)| kernel),
         is_race,
         tasks: tasks(&wrong)?,
-        is_complete: options.iter().all(|options| options.is_complete),
+        is_complete: options.iter().all(Options::is_complete),
+        has_hashes: options.iter().all(Options::has_hashes),
         is_wrong: report["golden"] == "fail",
     };
     let answer = answer::ask(tensortap, &wrong, &right);
@@ -177,24 +188,32 @@ pub fn trial(seed: u64, tensortap: &Path, dir: &Path) -> Result<Verdict, String>
     if let Ok(answer) = &answer {
         story.push_str(&case.tell(answer));
     }
-    let levels = match (options[0].level, options[1].level) {
-        _ if !case.is_complete && options.iter().all(|options| options.level != "meta") => "filtered",
-        (left, right) if left == right => left,
-        _ => "mixed",
+    let levels = match options.each_ref().map(|options| options.level) {
+        _ if options.iter().any(|options| options.is_filtered) => "filtered",
+        [left, right] if left == right => left,
+        ["meta", _] | [_, "meta"] => "meta, other",
+        _ => "full, hash",
     };
     let kind = fault.map_or("none", |(_, kind)| kind);
-    Ok(Verdict { row: ("scene", levels, kind.to_owned()), is_right: fault.is_none(), judgment, story })
+    Ok(Verdict { cell: ("scene", levels, kind.to_owned()), is_right: fault.is_none(), judgment, story })
 }
 
-fn fault(random: &mut fastrand::Rng, scene: &Scene) -> Option<(&'static str, &'static str)> {
-    match random.u8(..10) {
-        0..=2 => None,
-        3 => random.choice(scene.racing.iter()).map(|kernel| (*kernel, "race")),
-        _ => {
-            let kernel = random.choice(scene.kernels.iter()).expect("not empty");
-            Some((*kernel, *random.choice(scene.kinds.iter()).expect("not empty")))
-        }
-    }
+/// Kinds of faults. All are equally frequent, and `none` is twice as frequent.
+const KINDS: [&str; 9] = ["none", "none", "race", "sign", "last", "stale", "nan", "shift", "overflow"];
+
+/// A scene, and the kernel that is damaged and how.
+fn fault(random: &mut fastrand::Rng) -> (&'static Scene, Option<(&'static str, &'static str)>) {
+    let kind = *random.choice(KINDS.iter()).expect("not empty");
+    let has_it = |scene: &&Scene| match kind {
+        "none" => true,
+        "race" => !scene.racing.is_empty(),
+        _ => scene.kinds.contains(&kind),
+    };
+    let scenes: Vec<&'static Scene> = SCENES.iter().filter(has_it).collect();
+    let scene = *random.choice(scenes.iter()).expect("some scene has each kind");
+    let kernels = if kind == "race" { scene.racing } else { scene.kernels };
+    let kernel = random.choice(kernels.iter()).filter(|_| kind != "none");
+    (scene, kernel.map(|kernel| (*kernel, kind)))
 }
 
 /// Everything about a trial except for the answer.
@@ -203,6 +222,8 @@ struct Case {
     is_race: bool,
     tasks: Vec<(u64, Vec<String>)>,
     is_complete: bool,
+    /// Whether both dumps have hashes of everything.
+    has_hashes: bool,
     /// Whether the run's own golden failed.
     is_wrong: bool,
 }
@@ -241,7 +262,7 @@ impl Case {
         judgment.named = !named.is_empty();
         judgment.named_first = answer.first_wrong.first().is_some_and(|first| named.contains(first));
         let passes = answer.verdict == "pass";
-        judgment.right_run_failed = self.kernel.is_none() && self.is_complete && !passes;
+        judgment.right_run_failed = self.kernel.is_none() && self.has_hashes && !passes;
         judgment.wrong_run_passed = judgment.is_decidable && passes;
         judgment
     }

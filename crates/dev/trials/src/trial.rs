@@ -1,10 +1,10 @@
 //! The result of one trial, whatever its backend.
 
 use crate::oracle::Judgment;
-use crate::tally::Row;
+use crate::tally::Cell;
 
 pub struct Verdict {
-    pub row: Row,
+    pub cell: Cell,
     /// Whether the run that `blame` judges is right.
     pub is_right: bool,
     /// An error if `blame` gave no answer.

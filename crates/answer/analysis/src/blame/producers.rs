@@ -140,3 +140,18 @@ pub(super) fn near_equal_of(compared: &[Vec<ComparedArg>], stage: DumpStage) -> 
     };
     compared.iter().enumerate().flat_map(of_task).collect()
 }
+
+/// Whether several tasks computed something else within their rules from equal inputs. One such task may have an error of
+/// its own.
+pub(super) fn is_noisy(compared: &[Vec<ComparedArg>]) -> bool {
+    const SEVERAL: usize = 2;
+    let is_noise = |records: &&Vec<ComparedArg>| {
+        let mut inputs = records.iter().filter(|record| record.stage == DumpStage::BeforeDispatch);
+        let mut outputs = records.iter().filter(|record| record.stage == DumpStage::AfterCompletion);
+        let is_near = |record: &ComparedArg| record.outcome.evidence != Evidence::Identical;
+        inputs.all(|record| record.outcome.evidence == Evidence::Identical)
+            && records.iter().all(|record| record.outcome.verdict == Verdict::Within)
+            && outputs.any(is_near)
+    };
+    compared.iter().filter(is_noise).take(SEVERAL).count() == SEVERAL
+}

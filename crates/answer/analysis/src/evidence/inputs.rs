@@ -157,11 +157,12 @@ impl<'r> Gatherer<'r> {
                 let views = other.and_then(TensorView::of).zip(TensorView::of(pair.arg));
                 views.is_some_and(|(other, own)| other.shares(&own))
             };
-            let is_other_arg = |there: &OutputRef| {
+            let is_other_arg = |there: OutputRef| {
                 let is_other = Some(there.task) == partner && there.arg_index != holder.arg_index;
                 is_other && overlaps(there.arg_index)
             };
-            if self.golden.graph.last_holders(pair.other).iter().any(is_other_arg) {
+            let owners = owners_of(self.golden.graph, pair.other, &mark.span);
+            if owners.into_iter().any(is_other_arg) {
                 let task = self.ours.graph.task(holder.task).task_id;
                 let reason = format!("task {task:#x} left it there, in the golden through another argument");
                 mark.origin = self.evidence.unknown(reason);
@@ -186,9 +187,7 @@ impl<'r> Gatherer<'r> {
         for &writer in self.golden.graph.producers_of(pair.other) {
             let written = self.golden.graph.output(writer).and_then(TensorView::of);
             let Some(theirs) = written.and_then(|view| pieces(&view)) else { continue };
-            let shared = shared_ranges(&own, &theirs, CompareUnit::HalfByte);
-            let here = |range: &SharedRange| range.here as u64..(range.here + range.len) as u64;
-            let unwritten = Spans::of_unsorted(shared.iter().map(here).collect()).and(&rest);
+            let unwritten = covered_by(&own, &theirs).and(&rest);
             if !unwritten.is_empty() {
                 let id = self.golden.graph.task(writer.task).task_id;
                 self.evidence.golden_tasks.insert(writer.task, id);
@@ -517,6 +516,33 @@ impl<'r> Gatherer<'r> {
             false => ErrorOrigin::External,
         }
     }
+}
+
+/// The last outputs that held a part of an argument before its task.
+fn owners_of(graph: &TaskGraph, arg: Argument<'_>, part: &std::ops::Range<u64>) -> Vec<OutputRef> {
+    let Some(own) = TensorView::of(arg).and_then(|view| pieces(&view)) else {
+        return graph.last_holders(arg).to_vec();
+    };
+    let mut owners = Vec::new();
+    let mut left = Spans::of_unsorted(vec![part.clone()]);
+    for &holder in graph.last_holders(arg).iter() {
+        let view = graph.output(holder).and_then(TensorView::of);
+        let Some(theirs) = view.and_then(|view| pieces(&view)) else { continue };
+        let covered = covered_by(&own, &theirs).and(&left);
+        if !covered.is_empty() {
+            left = left.without(&covered);
+            owners.push(holder);
+        }
+    }
+    owners
+}
+
+/// The positions of an argument that share memory with an output.
+pub(super) fn covered_by(own: &[Piece], theirs: &[Piece]) -> Spans {
+    let shared = shared_ranges(own, theirs, CompareUnit::HalfByte);
+    Spans::of_unsorted(
+        shared.iter().map(|range| range.here as u64..(range.here + range.len) as u64).collect(),
+    )
 }
 
 /// Whether the memory of an argument was allocated during the recording, and neither the host nor a task that nothing

@@ -158,6 +158,14 @@ pub(crate) struct InputEvidence {
 }
 
 impl InputEvidence {
+    /// The differing elements that no task of the run wrote.
+    fn undefined_spans(&self) -> Spans {
+        let is_undefined =
+            |mark: &&Mark| matches!(mark.origin, ErrorOrigin::Uninitialized | ErrorOrigin::External);
+        let marks = self.marks.0.iter().filter(is_undefined);
+        Spans::of_unsorted(marks.map(|mark| mark.span.clone()).collect())
+    }
+
     /// The distinct origins of its differing elements, with the first range of each in bytes.
     pub fn origins(&self) -> Vec<(ErrorOrigin, Range<u64>)> {
         let mut found: Vec<(ErrorOrigin, Range<u64>)> = Vec::new();

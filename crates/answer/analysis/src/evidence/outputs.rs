@@ -1,12 +1,15 @@
 //! Evidence about arguments after their tasks: which wrong elements did the task write?
 
 use tensortap_abi::{DumpStage, Role};
-use tensortap_format::FormatError;
+use tensortap_format::{Argument, FormatError, Task};
 
 use super::content::{ChangedElements, changed};
+use super::inputs::covered_by;
 use super::spans::Spans;
 use super::{ArgPair, ErrorOrigin, Gatherer, InputEvidence, Mark, Marks, OutputEvidence};
+use crate::graph::TensorView;
 use crate::graph::candidates::is_of_one_run;
+use crate::graph::view::pieces;
 use crate::labels::Status;
 
 /// Why bytes that a task may or may not have written are no evidence.
@@ -44,11 +47,12 @@ impl<'r> Gatherer<'r> {
             return self.written_in_one_run(pair, &failing.unwrap_or_else(all));
         }
         let is_left_alone = arg.is_unchanged() && other.is_unchanged();
+        let (here, there) = (overlapped(pair.task, arg), overlapped(pair.partner, other));
         let Some(failing) = failing else {
             let was_equal = *before == Status::Within && arg.hash_before() == other.hash_before();
             return Ok(match is_left_alone {
                 true => OutputEvidence::of(self.kept(pair, &all(), input)),
-                false if was_equal => OutputEvidence::of(Marks::all(pair.end(), own)),
+                false if was_equal && here == there => OutputEvidence::of(Marks::all(pair.end(), own)),
                 false => self.undecided(pair, BY_CONTENT),
             });
         };
@@ -59,6 +63,9 @@ impl<'r> Gatherer<'r> {
         let (ChangedElements::Some(ours), ChangedElements::Some(theirs)) = (ours, theirs) else {
             return Ok(self.undecided(pair, NEEDS_CONTENT));
         };
+        // What overlaps another argument in only one of the runs may have been written through that argument.
+        let ours = ours.without(&here.without(&there));
+        let theirs = theirs.without(&there.without(&here));
         let written = failing.and(&ours.or(&theirs));
         let is_stale = !written.is_empty() && written.and(&ours).is_empty();
         let mut marks = Marks::of_spans(&written, own).0;
@@ -154,4 +161,13 @@ impl<'r> Gatherer<'r> {
         }
         Marks::joined(marks)
     }
+}
+
+/// The positions of an argument of unknown role that other arguments of its task share.
+fn overlapped(task: Task<'_>, arg: Argument<'_>) -> Spans {
+    let view = |arg: Argument<'_>| TensorView::of(arg).and_then(|view| pieces(&view));
+    let Some(own) = view(arg).filter(|_| !arg.role_known) else { return Spans::default() };
+    let others = task.outputs().filter(|other| other.arg_index != arg.arg_index && !other.is_scalar());
+    let shared = others.filter_map(|other| Some(covered_by(&own, &view(other)?)));
+    shared.fold(Spans::default(), |all, part| all.or(&part))
 }

@@ -1,11 +1,13 @@
 //! Did a task use the uninitialized memory that it received?
 
 use tensortap_abi::DumpStage;
-use tensortap_format::{FormatError, Task};
+use tensortap_format::{Argument, FormatError, Task};
 
 use super::content::{ChangedElements, changed, width};
-use super::{ArgPair, ErrorOrigin, Gatherer};
-use crate::graph::OutputRef;
+use super::inputs::covered_by;
+use super::{ArgPair, ErrorOrigin, Gatherer, Spans};
+use crate::graph::view::pieces;
+use crate::graph::{OutputRef, TensorView};
 
 /// How a task used memory that no task defined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +27,7 @@ const MIN_ELEMENTS: u64 = 16;
 const MAX_WRONG: u64 = 16;
 
 impl Gatherer<'_> {
-    /// How a task used the content of an argument that no task defined. A task that left it alone in both runs may have
+    /// How a task used those elements of an argument that differ and that no task defined. A task that left it alone in both runs may have
     /// read it. So may a task that left something wrong, unless it turned nearly all of
     /// the garbage into right elements. Elements
     /// that neither run changed, next to elements that the task wrote, are slack.
@@ -36,7 +38,11 @@ impl Gatherer<'_> {
         };
         let is_defined_in_golden = !self.golden.graph.producers_of(other).is_empty();
         let is_left_alone = arg.is_unchanged() && other.is_unchanged();
-        if !input.is_undefined || is_defined_in_golden || is_left_alone {
+        if input.is_undefined && is_defined_in_golden || is_left_alone {
+            return Ok(UninitializedUse::MayBeRead);
+        }
+        let differing = input.undefined_spans().whole_elements(width(arg));
+        if differing.is_empty() || is_defined_in_golden && self.is_defined_there(other, &differing) {
             return Ok(UninitializedUse::MayBeRead);
         }
         let (ChangedElements::Some(ours), ChangedElements::Some(theirs)) =
@@ -44,7 +50,6 @@ impl Gatherer<'_> {
         else {
             return Ok(UninitializedUse::MayBeRead);
         };
-        let differing = input.marks.spans().whole_elements(width(arg));
         let written = differing.and(&ours.or(&theirs));
         let after = self.evidence.differing(pair.task.place(), arg.arg_index, DumpStage::AfterCompletion);
         let overwritten = differing.and(&ours);
@@ -55,6 +60,16 @@ impl Gatherer<'_> {
             _ if may_be_read || written.is_empty() => UninitializedUse::MayBeRead,
             true => UninitializedUse::Overwritten,
             false => UninitializedUse::PartlyOverwritten,
+        })
+    }
+
+    /// Whether a task of the golden wrote some of these elements of its argument before.
+    fn is_defined_there(&self, arg: Argument<'_>, elements: &Spans) -> bool {
+        let Some(own) = TensorView::of(arg).and_then(|view| pieces(&view)) else { return true };
+        self.golden.graph.producers_of(arg).iter().any(|&writer| {
+            let written = self.golden.graph.output(writer).and_then(TensorView::of);
+            let theirs = written.and_then(|view| pieces(&view));
+            theirs.is_none_or(|theirs| !covered_by(&own, &theirs).and(elements).is_empty())
         })
     }
 

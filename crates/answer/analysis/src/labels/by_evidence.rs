@@ -15,10 +15,21 @@ const UNINITIALIZED: &str = "uninitialized memory: no task of either run wrote i
 impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
     /// Why an argument is outside its rule before its task: the strongest of the causes of its elements.
     pub(super) fn cause_by_evidence(&self, evidence: &Evidence, task: usize, arg: Argument<'_>) -> Cause {
+        self.strongest_cause(evidence, (task, arg), |_| true)
+    }
+
+    /// The strongest of the causes of elements whose origin is wanted.
+    fn strongest_cause(
+        &self,
+        evidence: &Evidence,
+        (task, arg): (usize, Argument<'_>),
+        is_wanted: impl Fn(ErrorOrigin) -> bool,
+    ) -> Cause {
         let Some(input) = evidence.input(task, arg.arg_index) else { return Cause::Within };
         let is_cause = input.is_undefined && input.uninitialized == UninitializedUse::MayBeRead;
         let cause = |(origin, bytes): (ErrorOrigin, Range<u64>)| match origin {
-            ErrorOrigin::Written(_) | ErrorOrigin::Passed(_) => Cause::Inherited,
+            ErrorOrigin::Written(_) => Cause::Inherited,
+            ErrorOrigin::Passed(output) => self.passed_cause(evidence, output),
             ErrorOrigin::Changed(output) => self.changed_cause(task, arg, (output, &bytes)),
             ErrorOrigin::Misplaced(output) => self.misplaced_cause(evidence, task, arg, output),
             ErrorOrigin::Unwritten(output) => self.unwritten_cause(evidence, arg, output),
@@ -33,7 +44,20 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
                 evidence.reason(reason)
             )),
         };
-        input.origins().into_iter().map(cause).min_by_key(strength).unwrap_or(Cause::Within)
+        let origins = input.origins().into_iter().filter(|(origin, _)| is_wanted(*origin));
+        origins.map(cause).min_by_key(strength).unwrap_or(Cause::Within)
+    }
+
+    /// Content that a task received wrong and did not change. If everything that this task wrote is right, the error did
+    /// not begin there: the reader is the first task that shows it, and its cause is that of the task that passed it on.
+    fn passed_cause(&self, evidence: &Evidence, output: OutputRef) -> Cause {
+        let is_right = matches!(self.labels.get(output.task), Some(Label::Ok | Label::Masked));
+        let passer = self.graph.task(output.task).argument(output.arg_index).filter(|_| is_right);
+        let is_own = |origin: ErrorOrigin| !matches!(origin, ErrorOrigin::Passed(_));
+        match passer.map(|arg| self.strongest_cause(evidence, (output.task, arg), is_own)) {
+            Some(Cause::Fed(words)) => Cause::Fed(words),
+            _ => Cause::Inherited,
+        }
     }
 
     /// Content that is not what the last task left there.

@@ -52,6 +52,8 @@ pub(super) struct Labeler<'a, C> {
     pub(super) set_aside: HashSet<OutputRef>,
     /// By task labeled so far: whether an error reached it.
     reached: Vec<bool>,
+    /// By task labeled so far.
+    pub(super) labels: Vec<Label>,
     /// With unknown roles: the first task through which the host read something wrong. Later host writes may
     /// result from it.
     pub(super) host_read: Option<usize>,
@@ -77,8 +79,18 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
         provenance: C,
         isolated: bool,
     ) -> Self {
-        let (races, set_aside, reached) = (Races::of(graph), HashSet::new(), Vec::new());
-        Labeler { graph, races, statuses, inputs, provenance, isolated, set_aside, reached, host_read: None }
+        Labeler {
+            graph,
+            races: Races::of(graph),
+            statuses,
+            inputs,
+            provenance,
+            isolated,
+            set_aside: HashSet::new(),
+            reached: Vec::new(),
+            labels: Vec::new(),
+            host_read: None,
+        }
     }
 
     fn label_all(&mut self) -> Vec<Finding> {
@@ -94,12 +106,23 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
                 if is_wrong && self.host_read.is_none() && self.is_host_read(task) {
                     self.host_read = Some(task);
                 }
-                self.reached.push(is_wrong || self.near_equal_error(task).is_some());
+                let is_reached = is_wrong && !(found.label == Label::Masked && self.is_only_noise(task));
+                self.reached.push(is_reached || self.near_equal_error(task).is_some());
+                self.labels.push(found.label);
                 found
             })
             .collect();
         label_regions(self.graph, self.statuses, &mut findings);
         findings
+    }
+
+    /// Whether a task with right outputs received nothing wrong but values, in a run with noise: then noise explains that
+    /// its outputs are not equal.
+    fn is_only_noise(&self, task: usize) -> bool {
+        let TaskStatus::Compared(statuses) = &self.statuses[task] else { return false };
+        let node = self.graph.task(task);
+        let mut outside = node.arguments().zip(statuses).filter(|(_, s)| s.before == Status::Outside);
+        self.inputs.is_noisy && outside.all(|(arg, _)| arg.is_scalar() || is_value(self.graph, node, arg))
     }
 
     /// An input that is within its rule but not equal, together with its producer, if an error reached the

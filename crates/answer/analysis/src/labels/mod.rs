@@ -128,6 +128,8 @@ pub enum TaskStatus {
 pub struct InputFacts {
     /// Inputs within their rules, but not equal.
     pub near: HashSet<(usize, u16)>,
+    /// Tasks with equal inputs have unequal outputs within their rules: small differences are noise and need no error.
+    pub is_noisy: bool,
     /// Inputs with another view or other producers than in the golden.
     pub wiring_changed: HashSet<(usize, u16)>,
     /// Arguments that are other buffers than in the golden, with the argument index of the buffer there, if

@@ -109,6 +109,24 @@ fn an_error_that_grew_out_of_its_rule_is_inherited() {
 }
 
 #[test]
+fn noise_explains_what_a_task_with_another_scalar_left() {
+    // a gets a scalar that differs, perhaps garbage. Its output is within its rule, and the one of b is not.
+    let run = |scalar: u64, contents: [&str; 2]| {
+        let [a, b] = contents;
+        vec![
+            TaskBuilder::new(0, "a").output(0x2000, a).scalar(scalar).at(10),
+            TaskBuilder::new(1, "b").input(0x2000, a).output(0x3000, b).at(20),
+        ]
+    };
+    let mut case = Case::new(run(1, ["a~", "b!"]), &run(2, ["a", "b"]), &[]).near(1, 0);
+    let TaskStatus::Compared(args) = &mut case.statuses[0] else { panic!("it was compared") };
+    args[0].after = Status::Within;
+    assert_eq!(case.labels(), [(0, Label::Masked), (1, Label::Inherited)]);
+    case.inputs.is_noisy = true;
+    assert_eq!(case.labels(), [(0, Label::Masked), (1, Label::WrongHere)]);
+}
+
+#[test]
 fn an_error_spreads_through_tasks_within_their_rules() {
     // b masks the error of a, c is within its rule, and d is not.
     let four = |contents: [&str; 4]| {

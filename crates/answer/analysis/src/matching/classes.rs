@@ -88,8 +88,9 @@ impl Pairing<'_> {
                 .or_insert_with(|| self.candidates(&traits_here, &traits_there, kept));
             let alike = candidates.get(&traits_here[&first].only(kept)).copied().unwrap_or_default();
             let is_only_one = (alike.ours, alike.theirs) == (1, 1);
-            let is_certain =
-                is_only_one || self.at_position[first] == Some(second) || !alike.have_other_contents;
+            // If the second graph has fewer of them, one of the first has no partner, and nothing shows which one.
+            let is_interchangeable = !alike.have_other_contents && alike.ours <= alike.theirs;
+            let is_certain = is_only_one || self.at_position[first] == Some(second) || is_interchangeable;
             let several = || {
                 let (count, kernels) = (alike.ours.max(alike.theirs), kernels_of(self.first.task(first)));
                 format!("{count} tasks of {kernels} fit equally well")

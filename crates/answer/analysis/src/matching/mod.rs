@@ -35,7 +35,7 @@ mod reasons;
 mod signature;
 mod stretches;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use tensortap_format::Tasks;
 
@@ -111,6 +111,7 @@ pub fn match_tasks(first: &TaskGraph, second: &TaskGraph, options: MatchOptions)
         step: step_key(first, second),
         ignore_blocks: options.ignore_blocks,
         ignore_float_dtype: options.ignore_float_dtype,
+        ignore_guessed_sizes: have_other_guesses(first, second),
         args: true,
         scalars: true,
         external_inputs: !options.ignore_float_dtype,
@@ -215,6 +216,24 @@ fn kernel_key(first: &TaskGraph, second: &TaskGraph) -> KernelKey {
     } else {
         KernelKey::Nothing
     }
+}
+
+/// Whether the sizes of arguments whose extent is a guess mean nothing: few of them are in both runs. A pointer reaches to
+/// the end of its allocation, so all of them change with the place of a block in it.
+fn have_other_guesses(first: &TaskGraph, second: &TaskGraph) -> bool {
+    /// If fewer than this many in a hundred sizes are in both runs, that is by chance.
+    const LEAST_PERCENT: usize = 75;
+    let guesses = |graph: &TaskGraph| -> Vec<(Vec<String>, u16, Vec<u64>)> {
+        let args = graph.tasks().iter().flat_map(|task| {
+            let guessed = task.arguments().filter(|arg| !arg.extent_known && !arg.is_scalar());
+            guessed.map(move |arg| (task.kernel_names(), arg.arg_index, arg.shape().to_vec()))
+        });
+        args.collect()
+    };
+    let (ours, theirs) = (guesses(first), guesses(second));
+    let known: HashSet<_> = theirs.iter().collect();
+    let common = ours.iter().filter(|guess| known.contains(guess)).count();
+    common * 100 < ours.len() * LEAST_PERCENT
 }
 
 fn step_key(first: &TaskGraph, second: &TaskGraph) -> StepKey {

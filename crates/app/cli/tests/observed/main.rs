@@ -6,6 +6,7 @@ mod candidates;
 mod common;
 mod hashes;
 mod next;
+mod passed_on;
 mod program;
 mod programs;
 mod races;

@@ -63,9 +63,15 @@ impl Program {
 
     /// Allocates a buffer with this content.
     pub fn buffer(&mut self, content: &[u8], space: MemorySpace) -> usize {
-        let bytes: Box<[u8]> = content.into();
+        let number = self.unrecorded_buffer(content, space);
+        let bytes = &self.memory[number];
         self.recorder.allocation(bytes.as_ptr().addr() as u64, bytes.len() as u64, space, false).unwrap();
-        self.memory.push(bytes);
+        number
+    }
+
+    /// A buffer whose allocation is not recorded.
+    pub fn unrecorded_buffer(&mut self, content: &[u8], space: MemorySpace) -> usize {
+        self.memory.push(content.into());
         self.spaces.push(space);
         self.memory.len() - 1
     }
