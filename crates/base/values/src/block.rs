@@ -354,7 +354,7 @@ mod tests {
         let expected = u128::from(1.5_f64.to_bits()) | u128::from((-0.25_f64).to_bits()) << 64;
         assert_eq!(element_bits(DType::Complex128, &wide, 0), Some(expected));
         assert_eq!(Value::decode(DType::Complex128, expected), Value::Complex(1.5, -0.25));
-        assert_eq!(Value::Complex(1.5, -0.25).to_f64().is_nan(), true);
+        assert!(Value::Complex(1.5, -0.25).to_f64().is_nan());
         let mut values = [0.0; 4];
         assert_eq!(decode_block(DType::Complex128, &wide, &mut values), 4);
         assert_eq!(values, [1.5, -0.25, 3.0, 0.0]);

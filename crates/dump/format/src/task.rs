@@ -497,11 +497,11 @@ impl Tasks {
             return;
         }
         let mut arguments = Vec::with_capacity(count);
+        let position = |count: usize| u32::try_from(count).expect("there are not more arguments than before");
         for (entry, kept) in self.entries.iter_mut().zip(kept) {
-            // Not more than before, so the positions still fit.
-            let start = arguments.len() as u32;
+            let start = position(arguments.len());
             arguments.extend(kept.into_iter().map(|number| self.arguments[number].clone()));
-            entry.arguments = start..arguments.len() as u32;
+            entry.arguments = start..position(arguments.len());
         }
         self.arguments = arguments;
     }

@@ -15,7 +15,7 @@ use std::hash::Hash;
 use tensortap_format::{AllocationEvent, Argument, Task};
 
 use super::wiring::{BufferChange, WiringChange, WiringDifference};
-use crate::graph::TaskGraph;
+use crate::graph::{TaskGraph, candidates};
 use crate::matching::Matching;
 
 /// Identifies a buffer of one run: its allocation (time and address) and the offset into it. Without an
@@ -55,9 +55,8 @@ pub(super) fn differences(
         let (here, there) = (graph.task(task), theirs.task(partner));
         let given: Vec<ArgPair<'_>> = here
             .arguments()
-            .filter(|arg| !arg.is_candidate())
             .filter_map(|arg| {
-                let other = there.counterpart(arg)?;
+                let other = there.counterpart(arg).filter(|other| candidates::is_used(arg, *other))?;
                 let buffers = (buffer_of(graph, here, arg)?, buffer_of(theirs, there, other)?);
                 Some(ArgPair { arg, other, buffers })
             })

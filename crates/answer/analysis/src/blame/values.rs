@@ -76,8 +76,9 @@ pub(super) fn differences(
         let harmless = harmless.get(&(graph.task(value.task).func_id, value.arg_index));
         let counts = |at: &&usize| harmless.is_none_or(|harmless| !harmless.contains(at));
         let first = *value.differing.iter().find(counts)?;
-        let following = value.differing.iter().filter(|at| (first..first + MAX_REPORTED_BYTES).contains(at));
-        let end = following.last()? + 1;
+        let mut following =
+            value.differing.iter().filter(|at| (first..first + MAX_REPORTED_BYTES).contains(at));
+        let end = following.next_back()? + 1;
         let (dump, golden) = (value.contents.0[first..end].to_vec(), value.contents.1[first..end].to_vec());
         let what = WiringChange::Value { arg_index: value.arg_index, first, dump, golden };
         Some(WiringDifference { task: value.task, what })

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashSet};
 use tensortap_abi::Role;
 use tensortap_format::{Argument, Dump, Launch, Task};
 
-use crate::graph::{OriginBasis, OutputRef, TaskGraph, TensorView};
+use crate::graph::{OriginBasis, OutputRef, TaskGraph, TensorView, candidates};
 use crate::matching::Matching;
 
 /// The view of a buffer that an argument uses.
@@ -136,7 +136,7 @@ pub(super) fn differences(
                 found.extend(other_scalar(graph, arg, other).map(|what| WiringDifference { task, what }));
                 continue;
             }
-            if arg.is_candidate() {
+            if !candidates::is_used(arg, other) {
                 continue;
             }
             found.extend(other_view(arg, other).map(|what| WiringDifference { task, what }));

@@ -8,6 +8,11 @@ pub(crate) fn is_alias(task: Task<'_>, candidate: Argument<'_>) -> bool {
     candidate.is_candidate() && certain.any(|arg| is_same_range(arg, candidate))
 }
 
+/// Whether both tasks certainly use an argument: it is no candidate, or both changed it.
+pub(crate) fn is_used(arg: Argument<'_>, other: Argument<'_>) -> bool {
+    !arg.is_candidate() || !arg.is_unchanged() && !other.is_unchanged()
+}
+
 /// Whether a candidate of a task shows less than another argument does: the partner task has no such candidate, or only
 /// one of both tasks changed it. Then it may be stale in one of the runs.
 pub(crate) fn is_of_one_run(candidate: Argument<'_>, partner: Task<'_>) -> bool {

@@ -44,7 +44,7 @@ fn run(folder: &Path, run: Run) -> PathBuf {
     let unused = program.buffer(&[run.garbage; N], MemorySpace::Host);
     let all = |buffer: usize| Range(buffer, 0, N);
     program.write(on("one"), all(a), &[3; N]);
-    program.write(on("one"), all(x), &(1..=N as u8).collect::<Vec<_>>());
+    program.write(on("one"), all(x), &(1..).take(N).collect::<Vec<u8>>());
     for (from, to) in [(a, b), (x, y), (y, z)] {
         if from == x && run.has_extra {
             program.launch("shift", on("one"), &[all(x)], |memory| memory[x][7] += 1);

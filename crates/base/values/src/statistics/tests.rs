@@ -138,12 +138,12 @@ proptest! {
 #[test]
 fn statistics_of_complex_numbers_are_those_of_their_parts() {
     // 1+2j, NaN-3j, 0+Infinity j, and 0+0j.
-    let parts = [1.0, 2.0, f64::NAN, -3.0, 0.0, f64::INFINITY, 0.0, 0.0];
-    let bytes = parts.map(f64::to_le_bytes).concat();
+    let parts: [f32; 8] = [1.0, 2.0, f32::NAN, -3.0, 0.0, f32::INFINITY, 0.0, 0.0];
+    let bytes = parts.map(|part| f64::from(part).to_le_bytes()).concat();
     let stats = taken(DType::Complex128, &bytes, 4, 16);
     assert_eq!((stats.min, stats.max, stats.mean), (-3.0, 2.0, 0.0));
     assert_eq!((stats.zeros, stats.nan, stats.inf, stats.numel), (3, 1, 1, 8));
-    let bytes = parts.map(|part| (part as f32).to_le_bytes()).concat();
+    let bytes = parts.map(f32::to_le_bytes).concat();
     assert_eq!(taken(DType::Complex64, &bytes, 4, 8), stats);
 }
 
