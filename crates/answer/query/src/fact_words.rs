@@ -2,15 +2,13 @@
 
 use tensortap::format::{Attribute, AttributeValue, TaskCollective};
 
-use crate::number::{grouped, significant};
+use crate::number::grouped;
 use crate::wrap::shorten;
 
 /// Values of a list that a text shows.
 const SHOWN: usize = 16;
 /// Characters of a text value that are shown.
 const TEXT: usize = 80;
-/// Digits of a float.
-const DIGITS: usize = 6;
 
 /// The value of an attribute: `0.5`, `"relu"`, `dtype float16`, `[1, 2, 3]`. Control characters stay; see
 /// [`crate::words::printable`].
@@ -44,7 +42,7 @@ fn value_text(value: &AttributeValue<'_>) -> String {
         AttributeValue::None => "none".into(),
         AttributeValue::Bool(value) => value.to_string(),
         AttributeValue::Integer(value) => value.to_string(),
-        AttributeValue::Float(value) => significant(*value, DIGITS),
+        AttributeValue::Float(value) => format!("{value:?}"),
         AttributeValue::Text(text) => format!("\"{}\"", shorten(text, TEXT)),
         AttributeValue::DType(dtype) => format!("dtype {dtype}"),
         AttributeValue::Uncaptured(name) => format!("not captured: {}", shorten(name, TEXT)),
@@ -64,6 +62,8 @@ mod tests {
         assert_eq!(one(AttributeValue::Bool(true)), "true");
         assert_eq!(one(AttributeValue::Integer(-3)), "-3");
         assert_eq!(one(AttributeValue::Float(0.5)), "0.5");
+        assert_eq!(one(AttributeValue::Float(1.0)), "1.0", "no integer");
+        assert_eq!(one(AttributeValue::Float(1e-300)), "1e-300");
         assert_eq!(one(AttributeValue::Text("float32")), "\"float32\"");
         assert_eq!(one(AttributeValue::DType(DType::Float32)), "dtype float32");
         assert_eq!(one(AttributeValue::Uncaptured("torch.Generator")), "not captured: torch.Generator");

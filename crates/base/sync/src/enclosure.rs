@@ -7,8 +7,9 @@
 //!
 //! A thread takes a free place when it opens its first task, and gives it back when it closes the last one.
 //! Only the thread itself takes, looks up and gives back its place, through whichever library runs in it.
-//! Its accesses are therefore in program order, and no access publishes other memory: no ordering stronger
-//! than relaxed is needed. Only two threads that take the same free place compete, and an exchange decides.
+//! While it has the place, its accesses are in program order, and no access publishes other memory. Only two
+//! threads that take the same free place compete, and an exchange decides. Taking a place synchronizes with
+//! giving it back: otherwise the last write of the previous owner could replace the first of the new one.
 //!
 //! ```
 //! use tensortap_sync::SharedU64;
@@ -34,7 +35,10 @@ mod model;
 mod tests;
 
 use crate::SharedU64;
+use core::marker::PhantomData;
+
 use crate::atomic::Ordering;
+use crate::orderings::{EnclosureOrderings, ProvenOrderings};
 
 /// The two words of one place.
 #[derive(Clone, Copy, Debug)]
@@ -47,16 +51,23 @@ pub struct EnclosureCells<'m> {
 
 /// The places of all threads of a process.
 #[derive(Clone, Copy, Debug)]
-pub struct Enclosures<'m, F> {
+pub struct Enclosures<'m, F, O = ProvenOrderings> {
     /// Number of places up to the last one that was ever taken. While it is 0, a lookup reads nothing else.
     used: &'m SharedU64,
     place: F,
+    orderings: PhantomData<fn() -> O>,
 }
 
 impl<'m, F: Fn(usize) -> Option<EnclosureCells<'m>>> Enclosures<'m, F> {
     /// The places that `place` returns by their position, from 0 until it returns `None`.
     pub fn new(used: &'m SharedU64, place: F) -> Self {
-        Self { used, place }
+        Self::with_orderings(used, place)
+    }
+}
+
+impl<'m, F: Fn(usize) -> Option<EnclosureCells<'m>>, O: EnclosureOrderings> Enclosures<'m, F, O> {
+    fn with_orderings(used: &'m SharedU64, place: F) -> Self {
+        Self { used, place, orderings: PhantomData }
     }
 
     /// The innermost open task of a thread; 0 for none. The caller runs in this thread.
@@ -89,7 +100,7 @@ impl<'m, F: Fn(usize) -> Option<EnclosureCells<'m>>> Enclosures<'m, F> {
         let Some(cells) = self.find(thread).filter(|cells| cells.task.get() == task) else { return };
         cells.task.set(around);
         if around == 0 {
-            cells.thread.set(0);
+            cells.thread.raw().store(0, O::FREE);
         }
     }
 
@@ -109,7 +120,7 @@ impl<'m, F: Fn(usize) -> Option<EnclosureCells<'m>>> Enclosures<'m, F> {
     fn take(&self, thread: u64) -> Option<EnclosureCells<'m>> {
         let take = |cells: &EnclosureCells<'m>| {
             // Two threads may find the same place free.
-            let taken = cells.thread.raw().compare_exchange(0, thread, Ordering::Relaxed, Ordering::Relaxed);
+            let taken = cells.thread.raw().compare_exchange(0, thread, O::TAKE, Ordering::Relaxed);
             taken.is_ok()
         };
         let mut places = (0..).map_while(&self.place).enumerate();

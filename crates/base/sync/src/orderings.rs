@@ -155,6 +155,15 @@ pub trait LinkOrderings {
     }
 }
 
+/// Orderings of [`crate::enclosure`].
+pub trait EnclosureOrderings {
+    /// Gives back a place after its last write. Pairs with `TAKE`.
+    const FREE: Ordering = Ordering::Release;
+    /// Takes a free place: the writes of its last owner come before those of the new one. Pairs with `FREE`.
+    const TAKE: Ordering = Ordering::Acquire;
+}
+
+impl EnclosureOrderings for ProvenOrderings {}
 impl MailboxOrderings for ProvenOrderings {}
 #[cfg(feature = "std")]
 impl ReadyOrderings for ProvenOrderings {}

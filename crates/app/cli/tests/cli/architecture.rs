@@ -192,8 +192,8 @@ fn the_command_uses_only_the_public_library_query_and_what_it_serves() {
     let cli = map.iter().find(|member| member.name == "cli").expect("the command is a crate");
     let (used, by_tests) = cli.dependencies();
     assert_eq!(used, ["tensortap", "bench", "query", "test-scenes", "tui", "web"]);
-    // Libraries of their own, which tests load into programs.
-    assert_eq!(by_tests, ["capi", "cuda", "opencl"]);
+    // Libraries that tests load into programs, and the protocol that a hostile program speaks.
+    assert_eq!(by_tests, ["capi", "cuda", "opencl", "platform"]);
 }
 
 #[test]

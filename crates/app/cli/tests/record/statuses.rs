@@ -242,7 +242,8 @@ fn a_process_that_hangs_up_before_its_answer_does_not_fail_the_recording() {
     let (said, run) = (stderr(&output), bench.run_file());
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(run.problems.is_empty() && said.contains("disconnected before it received its memory"), "{said}");
-    let good: Vec<_> = run.processes.iter().filter(|process| process.status == "complete").collect();
+    // A process may hang up so late that it has received its memory. Then it has an empty dump without a goodbye.
+    let good: Vec<_> = run.processes.iter().filter(|process| process.message.is_none()).collect();
     assert_eq!(good.len(), 1, "{run:?}");
     assert_eq!(check_closed(&bench.path("run").join(&good[0].folder)).len(), 6);
     let folders = fs::read_dir(bench.path("run")).unwrap().flatten().filter(|entry| entry.path().is_dir());

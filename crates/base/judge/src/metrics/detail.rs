@@ -182,7 +182,7 @@ impl sealed::State for DetailPass {
     fn finish(self, comparison: &Comparison) -> Detail {
         let dump = comparison.dump_dtype();
         let golden = if comparison.judges_rounded() { dump } else { comparison.golden_dtype() };
-        let worst = |peak: &Peak| peak.worst(comparison.shape(), dump, golden);
+        let worst = |peak: &Peak| peak.worst(comparison, dump, golden);
         Detail {
             worst: self.worst.iter().map(worst).collect(),
             first_failing: self.first_failing.as_ref().map(worst),

@@ -344,7 +344,7 @@ fn metrics(findings: Findings, comparison: &Comparison, golden_dtype: DType) -> 
     let Findings { sums, first_mismatch, peak, .. } = findings;
     let sums = sums.total().unwrap_or_default();
     let dump_dtype = comparison.dump_dtype();
-    let worst = |peak: Peak| peak.worst(comparison.shape(), dump_dtype, golden_dtype);
+    let worst = |peak: Peak| peak.worst(comparison, dump_dtype, golden_dtype);
     let same_dtype = dump_dtype == golden_dtype;
     let Sums { errors, distances, .. } = &sums;
     let measured = sums.elements - sums.excluded;

@@ -3,10 +3,12 @@ use std::cmp::Ordering;
 use tensortap_abi::DType;
 use tensortap_values::{Value, ulp_distance};
 
+use super::comparison::Comparison;
+
 /// An element with a large error or a mismatch, with its position and both values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorstElement {
-    /// Number of the element in logical order.
+    /// Number of the element in logical order; both parts of a complex number have its number.
     pub index: u64,
     /// Its coordinate along each axis.
     pub coordinate: Vec<u64>,
@@ -72,10 +74,10 @@ impl Peak {
         key(self).cmp(&key(other)).then_with(|| self.order(other))
     }
 
-    pub fn worst(&self, shape: &[u64], dump: DType, golden: DType) -> WorstElement {
+    pub fn worst(&self, comparison: &Comparison, dump: DType, golden: DType) -> WorstElement {
         WorstElement {
-            index: self.index,
-            coordinate: coordinate(shape, self.index),
+            index: self.index / comparison.parts_per_element(),
+            coordinate: coordinate(comparison.shape(), self.index),
             dump: Value::decode(dump, self.dump_bits.into()),
             golden: Value::decode(golden, self.golden_bits.into()),
             error: self.error,

@@ -113,7 +113,7 @@ impl sealed::State for QuickPass {
     fn finish(self, comparison: &Comparison) -> QuickResult {
         let dump = comparison.dump_dtype();
         let golden = if comparison.judges_rounded() { dump } else { comparison.golden_dtype() };
-        let worst = |peak: Peak| peak.worst(comparison.shape(), dump, golden);
+        let worst = |peak: Peak| peak.worst(comparison, dump, golden);
         QuickResult {
             elements: self.elements,
             failing: self.failing,

@@ -71,7 +71,7 @@ def metrics(head, dump_bits, dump, golden_bits, golden):
     return {
         "dump": specials(a), "golden": specials(g), "measured": int(measured.sum()),
         "mismatched": int(mismatched.sum()), "failing": int(outside.sum() + mismatched.sum()),
-        "differing": int((dump_bits != golden_bits).sum()), "worst": int(np.argmax(exact)),
+        "differing": int((dump_bits != golden_bits).sum()), "worst": int(np.argmax(exact)) // (2 if head["dtype"] in PARTS else 1),
         "max_abs": float(kept.max()), "mean_abs": total(kept) / len(kept),
         "rmse": (total(kept * kept) / len(kept)) ** 0.5,
         "relative_count": int(large.sum()), "max_relative": float(relative.max()),
