@@ -62,8 +62,8 @@ fn count(specials: &mut SpecialCounts, value: f64) {
 
 pub fn naive(dtype: DType, dump: &[u8], golden: &[u8], numel: usize, rule: &Rule) -> Naive {
     // Complex numbers are compared by parts.
-    let parts = u64::from(dtype.parts());
-    let (dtype, numel) = (dtype.part(), numel * parts as usize);
+    let parts = dtype.parts() as usize;
+    let (dtype, numel) = (dtype.part(), numel * parts);
     let mut m = Naive::default();
     let mut worst_exact = 0;
     let (mut ulps, mut relative_sum, mut product) = (0_u128, 0.0, 0.0);
@@ -99,7 +99,7 @@ pub fn naive(dtype: DType, dump: &[u8], golden: &[u8], numel: usize, rule: &Rule
         // Wide integers may have equal rounded differences.
         let exact = if dtype.is_float() { 0 } else { distance };
         if (error, exact) > (m.max_abs, worst_exact) {
-            (m.max_abs, m.worst, worst_exact) = (error, Some(at as u64 / parts), exact);
+            (m.max_abs, m.worst, worst_exact) = (error, Some((at / parts) as u64), exact);
         }
         abs_sum += error;
         square_sum += error * error;
