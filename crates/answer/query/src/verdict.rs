@@ -83,7 +83,11 @@ fn cause(blame: &Blame) -> Option<String> {
         let suspect = || {
             let place = blame.suspect()?;
             let task = name(blame, place);
-            Some(format!("{task} may be wrong: its known inputs are right, but an output is not"))
+            let why = blame.findings[place]
+                .reason
+                .as_deref()
+                .map_or_else(String::new, |why| format!(": {}", printable(why)));
+            Some(format!("{task} has a wrong output, but it is not known whether the error began there{why}"))
         };
         return likely.or_else(suspect);
     };

@@ -27,7 +27,9 @@ use crate::compare::{LiveGolden, Side, compare, record_side};
 use crate::error::AnalysisError;
 use crate::evidence::{Evidence, Gatherer, Recording, holds_output_of};
 use crate::graph::{TaskGraph, candidates, load_with_progress, steps_of_golden};
-use crate::labels::{ArgStatus, InputFacts, Races, Status, TaskStatus, counting_outputs, label_tasks};
+use crate::labels::{
+    ArgStatus, InputFacts, PartnerTimes, Races, Status, TaskStatus, counting_outputs, label_tasks,
+};
 use crate::matching::{MatchOptions, Matching, match_tasks};
 use crate::provenance::InputProvenance;
 
@@ -115,6 +117,7 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
         lost_order,
         likely_races,
         overwriters,
+        golden_times: PartnerTimes::of(&theirs, &certain.partner),
         other_values,
         harmless_scalars: values::harmless_scalars((&graph, &theirs), &certain, &statuses),
         evidence: Some(evidence),

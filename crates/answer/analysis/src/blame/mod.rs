@@ -213,8 +213,8 @@ impl Blame {
         Ok(blame)
     }
 
-    /// If no task is known to be wrong first, the first suspect: all its known inputs are right, an output is
-    /// wrong, and some evidence is missing.
+    /// If no task is known to be wrong first, the first task that has a wrong output and no input known to be wrong.
+    /// Evidence is missing, so the error may have begun there or in something that the task read.
     #[must_use]
     pub fn suspect(&self) -> Option<usize> {
         let is_suspect = |place: &usize| {

@@ -7,6 +7,8 @@ use tensortap_format::{Argument, Task};
 use tensortap_judge::{Evidence, Verdict};
 
 use super::ComparedArg;
+use crate::evidence::{Spans, covered_by};
+use crate::graph::view::pieces;
 use crate::graph::{OutputRef, TaskGraph, TensorView};
 use crate::labels::{Finding, Label, Status, TaskStatus};
 use crate::provenance::InputProvenance;
@@ -82,22 +84,22 @@ fn has_only_recorded_writes(graph: &TaskGraph) -> bool {
     graph.gap.is_none() && !graph.others_write
 }
 
-/// The status of an input that is, byte for byte, what its producers wrote. An input without a producer is right if
-/// every write of the run was captured. A part of a wrong output has no status: that part may be right. Neither has an
-/// input of which an uncaptured write may be a part.
+/// The status of an input that is, byte for byte, what its producers wrote. A part of a wrong output has no status: that
+/// part may be right. Neither has an input with bytes that no captured task wrote: the golden does not show them.
+/// Scalars count as right.
 pub(super) fn of_producers(
     graph: &TaskGraph,
     statuses: &[TaskStatus],
     input: (usize, u16),
 ) -> Option<Status> {
     let arg = graph.task(input.0).argument(input.1)?;
+    if arg.is_scalar() {
+        // A wrong scalar and a wrong kernel are errors of the same task.
+        return Some(Status::Within);
+    }
     let outputs = graph.producers_of(arg);
-    let is_covered = match outputs {
-        [] => graph.origin(arg).is_external() && has_only_recorded_writes(graph),
-        [output] => is_whole(graph, *output, arg) || has_only_recorded_writes(graph),
-        _ => has_only_recorded_writes(graph),
-    };
-    if !is_covered {
+    let is_whole_output = matches!(outputs, [output] if is_whole(graph, *output, arg));
+    if !is_whole_output && !(has_only_recorded_writes(graph) && is_covered(graph, outputs, arg)) {
         return None;
     }
     let after = |output: &OutputRef| {
@@ -110,6 +112,15 @@ pub(super) fn of_producers(
     }
     let [output] = outputs else { return None };
     (is_whole(graph, *output, arg) && after(output) == Some(&Status::Outside)).then_some(Status::Outside)
+}
+
+/// Whether these outputs together wrote every byte of an argument.
+fn is_covered(graph: &TaskGraph, outputs: &[OutputRef], arg: Argument<'_>) -> bool {
+    let pieces_of = |arg: Argument<'_>| TensorView::of(arg).and_then(|view| pieces(&view));
+    let (Some(own), Some(bytes)) = (pieces_of(arg), arg.content_bytes()) else { return false };
+    let written = outputs.iter().filter_map(|output| pieces_of(graph.output(*output)?));
+    let covered = written.fold(Spans::default(), |all, written| all.or(&covered_by(&own, &written)));
+    covered == Spans::up_to(bytes.saturating_mul(2))
 }
 
 /// Whether an output is the same view of memory as an argument.

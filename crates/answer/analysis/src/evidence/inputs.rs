@@ -538,7 +538,7 @@ fn owners_of(graph: &TaskGraph, arg: Argument<'_>, part: &std::ops::Range<u64>) 
 }
 
 /// The positions of an argument that share memory with an output.
-pub(super) fn covered_by(own: &[Piece], theirs: &[Piece]) -> Spans {
+pub(crate) fn covered_by(own: &[Piece], theirs: &[Piece]) -> Spans {
     let shared = shared_ranges(own, theirs, CompareUnit::HalfByte);
     Spans::of_unsorted(
         shared.iter().map(|range| range.here as u64..(range.here + range.len) as u64).collect(),

@@ -47,6 +47,7 @@ use crate::graph::{OutputRef, TaskGraph, TensorView, WriteMap};
 use crate::labels::{ArgStatus, Status, TaskStatus};
 use crate::matching::Matching;
 pub(crate) use content::{all_positions, failing_between, holds_output_of};
+pub(crate) use inputs::covered_by;
 pub(crate) use spans::Spans;
 pub(crate) use undefined::UninitializedUse;
 

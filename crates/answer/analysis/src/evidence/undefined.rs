@@ -1,11 +1,12 @@
 //! Did a task use the uninitialized memory that it received?
 
-use tensortap_abi::DumpStage;
+use tensortap_abi::{DType, DumpStage};
 use tensortap_format::{Argument, FormatError, Task};
+use tensortap_values::{Value, element_bits};
 
-use super::content::{ChangedElements, changed, width};
+use super::content::{ChangedElements, changed, content, width};
 use super::inputs::covered_by;
-use super::{ArgPair, ErrorOrigin, Gatherer, Spans};
+use super::{ArgPair, ErrorOrigin, Gatherer, Recording, Spans};
 use crate::graph::view::pieces;
 use crate::graph::{OutputRef, TensorView};
 
@@ -26,11 +27,16 @@ pub(crate) enum UninitializedUse {
 const MIN_ELEMENTS: u64 = 16;
 const MAX_WRONG: u64 = 16;
 
+/// The types that devices add to memory atomically, for memory of unknown type.
+const ADDED: [DType; 4] = [DType::Float64, DType::Float32, DType::Int64, DType::Int32];
+/// Limit on the wrong bytes that are searched for sums.
+const MOST_BYTES: usize = 4096;
+
 impl Gatherer<'_> {
-    /// How a task used those elements of an argument that differ and that no task defined. A task that left it alone in both runs may have
-    /// read it. So may a task that left something wrong, unless it turned nearly all of
-    /// the garbage into right elements. Elements
-    /// that neither run changed, next to elements that the task wrote, are slack.
+    /// How a task used those elements of an argument that differ and that no task defined. A task that left them alone in
+    /// both runs may have read them. So may a task that left something wrong, unless it turned nearly all of the garbage
+    /// into right elements and added to none of it. Elements that neither run changed, next to elements that the task
+    /// wrote, are slack.
     pub(super) fn uninitialized_use(&self, pair: ArgPair<'_>) -> Result<UninitializedUse, FormatError> {
         let ArgPair { arg, other, .. } = pair;
         let Some(input) = self.evidence.input(pair.task.place(), arg.arg_index) else {
@@ -53,14 +59,42 @@ impl Gatherer<'_> {
         let written = differing.and(&ours.or(&theirs));
         let after = self.evidence.differing(pair.task.place(), arg.arg_index, DumpStage::AfterCompletion);
         let overwritten = differing.and(&ours);
-        let (all, wrong) = (overwritten.len() / width(arg), overwritten.and(&after).len() / width(arg));
-        let is_independent = !arg.role_known && all >= MIN_ELEMENTS && wrong.saturating_mul(MAX_WRONG) <= all;
-        let may_be_read = self.leaves_wrong(pair.task) && !is_independent;
+        let wrong = overwritten.and(&after);
+        let (all, wrong_count) = (overwritten.len() / width(arg), wrong.len() / width(arg));
+        let is_mostly_right = all >= MIN_ELEMENTS && wrong_count.saturating_mul(MAX_WRONG) <= all;
+        let may_be_read = self.leaves_wrong(pair.task)
+            && (arg.role_known || !is_mostly_right || self.may_accumulate(pair, &wrong)?);
         Ok(match written == differing {
             _ if may_be_read || written.is_empty() => UninitializedUse::MayBeRead,
             true => UninitializedUse::Overwritten,
             false => UninitializedUse::PartlyOverwritten,
         })
+    }
+
+    /// Whether a task may have added to the garbage at some of these positions: it changed it by the same amount in both
+    /// runs.
+    fn may_accumulate(&self, pair: ArgPair<'_>, wrong: &Spans) -> Result<bool, FormatError> {
+        let both = |run: Recording<'_>, arg| -> Result<_, FormatError> {
+            let before = content(run.dump, arg, DumpStage::BeforeDispatch)?;
+            Ok(before.zip(content(run.dump, arg, DumpStage::AfterCompletion)?))
+        };
+        let (Some(ours), Some(theirs)) = (both(self.ours, pair.arg)?, both(self.golden, pair.other)?) else {
+            return Ok(true);
+        };
+        let dtypes: &[DType] = if pair.arg.dtype_known { &[pair.arg.dtype] } else { &ADDED };
+        let may_be_added = |dtype: &DType, byte: u64| {
+            let size = u64::from(dtype.part().bits()).div_ceil(8);
+            let start = usize::try_from(byte / size * size).unwrap_or(usize::MAX);
+            let part =
+                |bytes: &'_ [u8]| bytes.get(start..start.checked_add(size as usize)?).map(<[u8]>::to_vec);
+            let parts = [part(&ours.0), part(&ours.1), part(&theirs.0), part(&theirs.1)];
+            let [Some(before), Some(after), Some(golden_before), Some(golden_after)] = parts else {
+                return true;
+            };
+            is_same_change(dtype.part(), [&before, &after], [&golden_before, &golden_after])
+        };
+        let mut bytes = wrong.iter().flat_map(|span| span.start / 2..span.end.div_ceil(2)).take(MOST_BYTES);
+        Ok(bytes.any(|byte| dtypes.iter().any(|dtype| may_be_added(dtype, byte))))
     }
 
     /// Whether a task of the golden wrote some of these elements of its argument before.
@@ -82,5 +116,64 @@ impl Gatherer<'_> {
                     || left.marks.0.iter().any(|mark| mark.origin == ErrorOrigin::Written(output))
             })
         })
+    }
+}
+
+/// Whether an element changed by the same amount in both runs, as far as its type can show.
+fn is_same_change(dtype: DType, ours: [&[u8]; 2], theirs: [&[u8]; 2]) -> bool {
+    if !dtype.is_float() {
+        let bits = |bytes: &[u8]| element_bits(dtype, bytes, 0);
+        let change = |[before, after]: [&[u8]; 2]| {
+            let mask = u128::MAX >> (128 - dtype.bits().max(1));
+            Some(bits(after)?.wrapping_sub(bits(before)?) & mask)
+        };
+        return change(ours) == change(theirs);
+    }
+    let value = |bytes: &[u8]| element_bits(dtype, bytes, 0).map(|bits| Value::decode(dtype, bits).to_f64());
+    let values = [value(ours[0]), value(ours[1]), value(theirs[0]), value(theirs[1])];
+    let [Some(before), Some(after), Some(golden_before), Some(golden_after)] = values else { return true };
+    if [before, after, golden_before, golden_after].iter().any(|value| !value.is_finite()) {
+        // A sum with NaN or infinity has no amount. It stays what it was.
+        return !before.is_finite() && !after.is_finite()
+            || !golden_before.is_finite() && !golden_after.is_finite();
+    }
+    let largest = [before, after, golden_before, golden_after].iter().fold(0.0_f64, |a, b| a.max(b.abs()));
+    let rounding = largest * (-f64::from(mantissa_bits(dtype))).exp2();
+    ((after - before) - (golden_after - golden_before)).abs() <= 4.0 * rounding
+}
+
+/// Bits of the fraction of a float.
+fn mantissa_bits(dtype: DType) -> u8 {
+    match dtype {
+        DType::Float64 => 52,
+        DType::Float32 => 23,
+        DType::Float16 => 10,
+        DType::BFloat16 => 7,
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_with_garbage_change_by_the_same_amount() {
+        let float = |value: f32| value.to_le_bytes();
+        let is_sum = |ours: [f32; 2], theirs: [f32; 2]| {
+            let [ours, theirs] = [ours.map(float), theirs.map(float)];
+            is_same_change(DType::Float32, [&ours[0], &ours[1]], [&theirs[0], &theirs[1]])
+        };
+        assert!(is_sum([0.25, 3.25], [7.0, 10.0]));
+        assert!(is_sum([1.5e16, 1.5e16], [1e-34, 3.0]), "the sum is lost in rounding");
+        assert!(!is_sum([0.25, 5.0], [7.0, 3.0]), "it was overwritten");
+        assert!(is_sum([f32::NAN, f32::NAN], [7.0, 10.0]));
+        assert!(!is_sum([f32::NAN, 5.0], [7.0, 3.0]));
+        let is_sum = |ours: [i32; 2], theirs: [i32; 2]| {
+            let [ours, theirs] = [ours.map(i32::to_le_bytes), theirs.map(i32::to_le_bytes)];
+            is_same_change(DType::Int32, [&ours[0], &ours[1]], [&theirs[0], &theirs[1]])
+        };
+        assert!(is_sum([i32::MAX, i32::MIN], [-8, -7]));
+        assert!(!is_sum([5, 9], [9, 9]));
     }
 }

@@ -73,7 +73,8 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
                 return self.unordered_cause(seen, node, arg);
             }
         } else {
-            if self.races.started_before_end(task, output.task) {
+            let is_usual = self.inputs.golden_times.is_early(task, output.task);
+            if self.races.started_before_end(task, output.task) && !is_usual {
                 return Cause::Raced(Race { other: output.task, kind: RaceKind::ReadTooEarly });
             }
             if let Some(race) = self.overwriter(task, arg).or_else(|| self.lost_order(task, arg)) {

@@ -16,6 +16,10 @@ use crate::provenance::InputProvenance;
 /// prefix.
 pub(super) const ONLY_OUTPUTS: &str = "only outputs were captured, so the label rests on dependencies";
 
+/// Why a task with a wrong output is not judged if nothing was captured before it and all its producers are right.
+const NO_INPUTS: &str = "an output is wrong, but nothing was captured before the task, so an input may be wrong too; \
+                         record without `--dump-stage after`";
+
 /// The task left elements as they were that the golden's task changed.
 const STALE: &str = "the task did not write elements that it writes in the golden";
 
@@ -57,6 +61,8 @@ pub(super) struct Labeler<'a, C> {
     /// With unknown roles: the first task through which the host read something wrong. Later host writes may
     /// result from it.
     pub(super) host_read: Option<usize>,
+    /// The first task through which the host may have read something wrong.
+    pub(super) unknown_host_read: Option<usize>,
 }
 
 /// Why an input is outside its rule.
@@ -90,6 +96,7 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
             reached: Vec::new(),
             labels: Vec::new(),
             host_read: None,
+            unknown_host_read: None,
         }
     }
 
@@ -103,8 +110,9 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
                 }
                 let found = self.label(task);
                 let is_wrong = !matches!(found.label, Label::Ok | Label::Unknown);
-                if is_wrong && self.host_read.is_none() && self.is_host_read(task) {
-                    self.host_read = Some(task);
+                if found.label != Label::Ok && self.is_host_read(task) {
+                    let place = if is_wrong { &mut self.host_read } else { &mut self.unknown_host_read };
+                    place.get_or_insert(task);
                 }
                 let is_reached = is_wrong && !(found.label == Label::Masked && self.is_only_noise(task));
                 self.reached.push(is_reached || self.near_equal_error(task).is_some());
@@ -244,7 +252,7 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
                 return finding(Label::Unknown, Some(reason.into()), at(&wrong));
             }
             if self.is_without_inputs(node) {
-                return self.by_edges(task, node, wrong);
+                return self.by_edges(node, wrong);
             }
             if let Some(reason) = self.missing_input(node, args) {
                 return finding(Label::Unknown, Some(reason), at(&wrong));
@@ -316,10 +324,21 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
         if let Some(seen) = self.graph.observations() {
             return self.observed_wrong_here(seen, task, wrong);
         }
+        let at = Some(wrong.arg_index);
         match self.races.overlapping(task) {
-            Some(race) => Finding { race: Some(race), ..finding(Label::Raced, None, Some(wrong.arg_index)) },
-            None => finding(Label::WrongHere, None, Some(wrong.arg_index)),
+            Some(race) if self.graph.others_write || self.inputs.golden_times.overlap(task, race.other) => {
+                finding(Label::Unknown, Some(self.overlap_words(race.other)), at)
+            }
+            Some(race) => Finding { race: Some(race), ..finding(Label::Raced, None, at) },
+            None => finding(Label::WrongHere, None, at),
         }
+    }
+
+    /// A program may order two tasks, or divide their memory between them, in ways that were not recorded. So running at
+    /// the same time proves no race.
+    fn overlap_words(&self, other: usize) -> String {
+        let id = self.graph.task(other).task_id;
+        format!("task {id:#x} ran at the same time and declares that it writes memory of this task")
     }
 
     /// Whether nothing was captured before the task, as with `--dump-stage after`, but its dependencies show its
@@ -328,39 +347,23 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
         node.arguments().all(|arg| arg.before.is_none()) && self.graph.has_derived_edges
     }
 
-    /// The label of a wrong task with only captured outputs: its inputs count as right if the outputs of its
-    /// producers are right.
-    fn by_edges(&self, task: usize, node: Task<'_>, wrong: Argument<'_>) -> Finding {
+    /// The label of a wrong task with only captured outputs: `inherited` if the output of a producer is wrong.
+    /// Otherwise it is not known whether something that the task read was wrong.
+    fn by_edges(&self, node: Task<'_>, wrong: Argument<'_>) -> Finding {
         let carries = |edge: &&Edge| !matches!(edge.why, "write_after_write" | "write_after_read");
         let producers = node.producers().filter(carries);
-        let mut places: Vec<usize> =
-            producers.filter_map(|edge| self.graph.position(edge.producer())).collect();
-        places.sort_unstable();
-        places.dedup();
+        let wrong_producer = producers
+            .filter_map(|edge| self.graph.position(edge.producer()))
+            .filter(|&place| self.any_output(place, |s| *s == Status::Outside))
+            .min();
         let at = Some(wrong.arg_index);
-        let wrong_producer = places.iter().find(|&&place| self.any_output(place, |s| *s == Status::Outside));
-        if let Some(&place) = wrong_producer {
-            let producer = self.graph.task(place).task_id;
-            return finding(
-                Label::Inherited,
-                Some(format!("{ONLY_OUTPUTS}: task {producer:#x}, which this task waited for, is wrong")),
-                at,
-            );
-        }
-        let is_known = |place: usize| self.any_output(place, |s| *s == Status::Within);
-        match places.iter().find(|&&place| !is_known(place)) {
-            Some(&place) => {
+        match wrong_producer {
+            Some(place) => {
                 let producer = self.graph.task(place).task_id;
-                let reason = format!(
-                    "{ONLY_OUTPUTS}: nothing is known of task {producer:#x}, which this task waited for"
-                );
-                finding(Label::Unknown, Some(reason), at)
+                let words = format!("task {producer:#x}, which this task waited for, is wrong");
+                finding(Label::Inherited, Some(format!("{ONLY_OUTPUTS}: {words}")), at)
             }
-            None => {
-                let found = self.wrong_here(task, wrong);
-                let reason = format!("{ONLY_OUTPUTS}: the outputs of the tasks it waited for are right");
-                Finding { reason: Some(reason), ..found }
-            }
+            None => finding(Label::Unknown, Some(NO_INPUTS.into()), at),
         }
     }
 

@@ -149,12 +149,38 @@ pub struct InputFacts {
     /// For arguments that are not what the last task left there: a task whose output they hold although it should not
     /// have written there yet, or no longer.
     pub overwriters: HashMap<(usize, u16), usize>,
+    /// When the partners ran in the golden.
+    pub golden_times: PartnerTimes,
     /// Arguments passed by value that differ in more than addresses.
     pub other_values: HashSet<(usize, u16)>,
     /// Scalars of launches that differ only in bytes that also differ in right launches of the kernel.
     pub harmless_scalars: HashSet<(usize, u16)>,
     /// Where every differing element came from, if the baseline is a dump.
     pub(crate) evidence: Option<Evidence>,
+}
+
+/// When the golden's tasks ran, by the positions of their partners in the dump. Two tasks that run at the same time in a
+/// right run may do so: that is no evidence of a race.
+#[derive(Clone, Debug, Default)]
+pub struct PartnerTimes(Vec<Option<(u64, u64)>>);
+
+impl PartnerTimes {
+    /// The times of the partners of all tasks.
+    pub(crate) fn of(golden: &TaskGraph, partners: &[Option<usize>]) -> PartnerTimes {
+        let times = |place: usize| golden.task(place).start_time().zip(golden.task(place).end_time());
+        PartnerTimes(partners.iter().map(|partner| times((*partner)?)).collect())
+    }
+
+    /// Whether two tasks ran at the same time in the golden.
+    fn overlap(&self, one: usize, other: usize) -> bool {
+        self.is_early(one, other) && self.is_early(other, one)
+    }
+
+    /// Whether a task started in the golden before another one had ended.
+    fn is_early(&self, task: usize, other: usize) -> bool {
+        let times = |place: usize| *self.0.get(place)?;
+        times(task).zip(times(other)).is_some_and(|((started, _), (_, ended))| started < ended)
+    }
 }
 
 /// The label of a task and its evidence.

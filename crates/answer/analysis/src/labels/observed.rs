@@ -151,15 +151,25 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
             let race = Some(Race { other, kind: RaceKind::Unordered });
             return Finding { race, ..finding(Label::Raced, None, at) };
         }
-        match self.host_read {
-            None => finding(Label::Fed, Some("the host wrote other data than in the golden".into()), at),
-            Some(read) => {
-                let read = self.graph.task(read).task_id;
-                let reason = format!(
-                    "the host wrote other data than in the golden, after it read wrong data in task {read:#x}"
-                );
+        const OTHER: &str = "the host wrote other data than in the golden";
+        let id = |read: usize| self.graph.task(read).task_id;
+        match (self.host_read, self.unknown_host_read, &self.graph.gap) {
+            (Some(read), ..) => {
+                let reason = format!("{OTHER}, after it read wrong data in task {:#x}", id(read));
                 finding(Label::Inherited, Some(reason), at)
             }
+            (None, Some(read), _) => {
+                let reason = format!(
+                    "{OTHER}; it is not known whether what it read in task {:#x} was right",
+                    id(read)
+                );
+                finding(Label::Unknown, Some(reason), at)
+            }
+            (None, None, Some(gap)) => {
+                let reason = format!("{OTHER}; {gap}, so it may have read something wrong before");
+                finding(Label::Unknown, Some(reason), at)
+            }
+            (None, None, None) => finding(Label::Fed, Some(OTHER.into()), at),
         }
     }
 

@@ -137,3 +137,63 @@ fn a_wrong_task_of_a_filtered_dump_is_still_named() {
     let document = blamed(&folder, "wrong", "g");
     assert_eq!(document["first_wrong"], serde_json::json!(["0x0000000100000002"]), "{document}");
 }
+
+/// Whatever combined filters remove from both dumps, only tasks of the faulty kernel may be accused.
+#[test]
+fn wrong_runs_with_combined_filters_accuse_only_tasks_of_the_faulty_kernel() {
+    let folder = Folder::new();
+    let stages = ["", "--dump-stage after", "--dump-stage before"];
+    let selections = ["", "--dump-func mul", "--dump-last 2", "--dump-arg 0,2"];
+    let both = |stage: &str| selections.map(|selection| format!("{stage} {selection}"));
+    let filters: Vec<String> = stages.iter().flat_map(|stage| both(stage)).collect();
+    let faults = ["add", "mul"];
+    for (number, filter) in filters.iter().enumerate() {
+        let run = format!("run vector_example -p n=64 --dump-tensor {filter}");
+        folder.tensortap(&format!("{run} --out right-{number}"));
+        for fault in faults {
+            folder.tensortap(&format!("{run} --inject-fault {fault}=last --out {fault}-{number}"));
+        }
+    }
+    let mut named = 0;
+    for (fault, number) in
+        faults.iter().flat_map(|fault| (0..filters.len()).map(move |number| (fault, number)))
+    {
+        for golden in [0, number, filters.len() - number - 1] {
+            let found = blamed(&folder, &format!("{fault}-{number}"), &format!("right-{golden}"));
+            let case = format!("{fault}: {} / {}", filters[number], filters[golden]);
+            assert_only_kernel_is_accused(&found, fault, &case);
+            named += found["first_wrong"].as_array().map_or(0, Vec::len);
+        }
+    }
+    assert!(named >= 4, "the culprit is named where both dumps have everything: {named}");
+}
+
+/// Another input of the program is no fault of the task that reads it first.
+#[test]
+fn other_external_inputs_accuse_no_task_whatever_the_dumps_lack() {
+    let folder = Folder::new();
+    for (name, options) in [("full", "=full"), ("after", " --dump-stage after"), ("hash", "=hash")] {
+        for seed in [1, 7] {
+            folder.record(
+                &format!("vector_example --dump-tensor{options} -p seed={seed}"),
+                &format!("{name}-{seed}"),
+            );
+        }
+    }
+    for dump in ["full", "after", "hash"] {
+        for golden in ["full", "after", "hash"] {
+            let found = blamed(&folder, &format!("{dump}-7"), &format!("{golden}-1"));
+            assert_eq!(found["verdict"], "fail", "{dump}, {golden}: {found}");
+            assert_only_kernel_is_accused(&found, "none", &format!("{dump}, {golden}"));
+        }
+    }
+}
+
+/// Fails if a task of another kernel is `wrong_here` or raced.
+fn assert_only_kernel_is_accused(found: &Value, kernel: &str, case: &str) {
+    for task in found["tasks"].as_array().unwrap_or(&Vec::new()) {
+        let label = task["label"].as_str().expect("a label");
+        let is_faulty = task["kernels"][0].as_str().is_some_and(|name| name == kernel);
+        assert!(!matches!(label, "wrong_here" | "raced") || is_faulty, "{case}: {task}");
+    }
+}

@@ -173,7 +173,8 @@ fn an_incompletely_captured_launch_is_still_named_as_suspect() {
     let tasks = document["tasks"].as_array().unwrap();
     let named = tasks.iter().find(|task| task["task_id"] == suspect).unwrap();
     assert_eq!((&named["kernels"][0], &named["label"]), (&"opaque".into(), &"unknown".into()));
-    let headline = "(opaque) may be wrong: its known inputs are right, but an output is not";
+    let headline =
+        "(opaque) has a wrong output, but it is not known whether the error began there: not all inputs";
     assert!(text.contains(headline), "{text}");
     assert!(text.contains("(opaque) cannot be judged: not all inputs of the task were captured"), "{text}");
     let (document, _) = blamed_runs(|dir| with_gap(dir, false), |dir| with_gap(dir, false));
