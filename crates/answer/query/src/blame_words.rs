@@ -37,7 +37,8 @@ pub fn stopped_words(blame: &Blame, stopped: &StoppedTask) -> String {
 }
 
 /// Describes a likely race: `task 0x6 (gather) and task 0x5 (scale) likely race for argument 0 (y): nothing
-/// orders the two, here or in the golden`.
+/// orders the two, unlike in the golden`. If the golden does not order them either, the order is unknown, and no race
+/// is claimed.
 #[must_use]
 pub fn likely_words(blame: &Blame, place: usize) -> String {
     let finding = &blame.findings[place];
@@ -54,12 +55,13 @@ pub fn likely_words(blame: &Blame, place: usize) -> String {
             in_golden(race.other)
         );
     }
-    let both = if race.is_in_both { ", here or in the golden" } else { "" };
-    format!(
-        "{} and {} likely race for {argument}: nothing orders the two{both}",
-        name(blame, place),
-        name(blame, race.other)
-    )
+    let (task, other) = (name(blame, place), name(blame, race.other));
+    if race.is_in_both {
+        return format!(
+            "{task} cannot be judged: in both recordings, nothing orders it with {other}, which changed the same memory ({argument})"
+        );
+    }
+    format!("{task} and {other} likely race for {argument}: nothing orders the two, unlike in the golden")
 }
 
 /// The kernels of a task and, if known, which of them is wrong: `turn+fold+step in fold`.

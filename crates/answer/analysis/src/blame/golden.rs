@@ -89,7 +89,7 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     let gatherer = Gatherer::new(recordings, &matching, (&rules, &right_runs), options.other_dtypes);
     let evidence = gatherer.gather(&statuses, &|| work.check_canceled())?;
     drop(rules);
-    let mut counting = evidence.counting();
+    let mut counting = evidence.counting(&graph);
     let of_regions = counting_outputs(&graph, &statuses);
     counting.extend(of_regions.map(|(task, arg)| (task, arg, DumpStage::AfterCompletion)));
     let counting = Some(counting);

@@ -220,7 +220,10 @@ impl Blame {
         let is_suspect = |place: &usize| {
             let (task, compared) = (self.graph.task(*place), &self.compared_args[*place]);
             let outside = |stage: DumpStage| {
-                compared.iter().filter(move |c| c.stage == stage && c.outcome.verdict == Verdict::Outside)
+                let counts = move |c: &&ComparedArg| {
+                    c.stage == stage && c.outcome.verdict == Verdict::Outside && self.counts(*place, c)
+                };
+                compared.iter().filter(counts)
             };
             let came_wrong = |c: &ComparedArg| {
                 let is_unused = self.findings[*place].set_aside.contains(&c.arg_index);

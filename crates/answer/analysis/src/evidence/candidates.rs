@@ -19,10 +19,7 @@ const CHANGED_IN_ONE_RUN: &str = "only a word inside a value points to it, and t
 
 impl<'r> Gatherer<'r> {
     /// Turns causes that require that the task uses its candidate into possible ones.
-    pub(super) fn doubt_candidate(&mut self, arg: Argument<'_>, input: &mut InputEvidence) {
-        if !arg.is_candidate() {
-            return;
-        }
+    pub(super) fn doubt_candidate(&mut self, input: &mut InputEvidence) {
         for mark in &mut input.marks.0 {
             let is_certain = match mark.origin {
                 ErrorOrigin::Written(_)
@@ -57,7 +54,7 @@ impl<'r> Gatherer<'r> {
         let output = OutputRef { task: task.place(), arg_index: arg.arg_index };
         self.evidence.outputs.insert(output, OutputEvidence::of(marks.clone()));
         let mut input = InputEvidence { marks, ..InputEvidence::default() };
-        self.doubt_candidate(arg, &mut input);
+        self.doubt_candidate(&mut input);
         self.evidence.inputs.insert((task.place(), arg.arg_index), input);
         Ok(())
     }

@@ -43,6 +43,7 @@ use tensortap_abi::{DumpStage, Role};
 use tensortap_format::{Argument, Dump, FormatError, Task};
 
 use crate::blame::{RightRuns, RuleTable};
+use crate::graph::candidates::is_used;
 use crate::graph::{OutputRef, TaskGraph, TensorView, WriteMap};
 use crate::labels::{ArgStatus, Status, TaskStatus};
 use crate::matching::Matching;
@@ -258,12 +259,26 @@ impl Evidence {
         undecided.map(|reason| self.reason(reason))
     }
 
-    /// Arguments that differ at a stage because of something that happened in the run.
-    pub fn counting(&self) -> HashSet<(usize, u16, DumpStage)> {
-        let counts = |marks: &Marks| marks.0.iter().any(|mark| mark.origin.is_of_run());
-        let inputs = self.inputs.iter().filter(|(_, input)| counts(&input.marks));
+    /// Arguments that differ at a stage because of something that happened in the run. Memory that its task left alone and
+    /// that only a word inside a value points to is shown by the tasks that wrote it.
+    pub fn counting(&self, graph: &TaskGraph) -> HashSet<(usize, u16, DumpStage)> {
+        let is_idle = |task: usize, arg_index: u16| {
+            let arg = graph.task(task).argument(arg_index);
+            arg.is_some_and(|arg| arg.is_candidate() && arg.is_unchanged())
+        };
+        let inputs = self.inputs.iter().filter(|((task, arg_index), input)| {
+            let mut origins = input.marks.0.iter().map(|mark| mark.origin);
+            !is_idle(*task, *arg_index) && origins.any(ErrorOrigin::is_of_run)
+        });
         let inputs = inputs.map(|((task, arg_index), _)| (*task, *arg_index, DumpStage::BeforeDispatch));
-        let outputs = self.outputs.iter().filter(|(_, output)| counts(&output.marks));
+        let outputs = self.outputs.iter().filter(|(output, found)| {
+            let is_idle = is_idle(output.task, output.arg_index);
+            let counts = |origin: ErrorOrigin| match is_idle {
+                true => origin == ErrorOrigin::Written(**output),
+                false => origin.is_of_run(),
+            };
+            found.marks.0.iter().any(|mark| counts(mark.origin))
+        });
         let outputs = outputs.map(|(output, _)| (output.task, output.arg_index, DumpStage::AfterCompletion));
         inputs.chain(outputs).collect()
     }
@@ -438,7 +453,10 @@ impl<'r> Gatherer<'r> {
             self.evidence.outputs.insert(pair.output(), output);
         }
         if let Some(mut input) = input {
-            self.doubt_candidate(pair.arg, &mut input);
+            // A candidate that the task changed in both runs is used for certain.
+            if !is_used(pair.arg, pair.other) {
+                self.doubt_candidate(&mut input);
+            }
             self.evidence.inputs.insert(key, input);
         }
         Ok(())

@@ -17,7 +17,7 @@ use crate::provenance::InputProvenance;
 pub(super) const ONLY_OUTPUTS: &str = "only outputs were captured, so the label rests on dependencies";
 
 /// Why a task with a wrong output is not judged if nothing was captured before it and all its producers are right.
-const NO_INPUTS: &str = "an output is wrong, but nothing was captured before the task, so an input may be wrong too; \
+const NO_INPUTS: &str = "nothing was captured before the task, so an input may be wrong too; \
                          record without `--dump-stage after`";
 
 /// The task left elements as they were that the golden's task changed.
@@ -242,6 +242,10 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
                 return finding(Label::Unknown, Some(reason), at(&wrong));
             }
             if let Some((arg, what)) = self.first_fed(node, &outside) {
+                let is_value = arg.is_scalar() || is_value(self.graph, node, *arg);
+                if let Some(found) = self.amplified(task).filter(|_| is_value) {
+                    return found;
+                }
                 return finding(Label::Fed, Some(format!("argument {} is {what}", arg.arg_index)), at(arg));
             }
             if self.is_host_write(node) {
@@ -306,6 +310,7 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
             _ => found,
         };
         match self.near_equal_error(task).filter(|_| found.label == Label::WrongHere) {
+            None if found.label == Label::WrongHere => self.amplified(task).unwrap_or(found),
             None => found,
             Some((arg_index, from)) => {
                 let from = self.graph.task(from).task_id;
@@ -316,6 +321,21 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
                 Finding { is_amplified: true, ..finding(Label::Inherited, Some(reason), Some(arg_index)) }
             }
         }
+    }
+
+    /// The label of a wrong task with an input that is within its rule but not equal, in runs that are equal otherwise: a
+    /// right kernel may have amplified the difference. Where noise is usual, rules decide.
+    fn amplified(&self, task: usize) -> Option<Finding> {
+        let is_near = |arg: &Argument<'_>| self.inputs.near.contains(&(task, arg.arg_index));
+        let arg = self.graph.task(task).inputs().filter(|_| !self.inputs.is_noisy).find(is_near)?;
+        let from = self.graph.producers_of(arg).first().map(|output| self.graph.task(output.task).task_id);
+        let from = from.map_or_else(String::new, |from| format!(" came from task {from:#x} and"));
+        let reason = format!(
+            "argument {}{from} is within its rule but not equal to the golden; a right kernel may amplify such a difference",
+            arg.arg_index
+        );
+        let found = finding(Label::Unknown, Some(reason), Some(arg.arg_index));
+        Some(Finding { is_amplified: true, ..found })
     }
 
     /// The label of a task with right inputs and a wrong output: `wrong_here`, unless another task wrote to

@@ -115,7 +115,7 @@ fn races_in_the_golden_run_are_reported_without_blame() {
         (
             "event",
             "lucky",
-            "(scale) likely race for argument 0 (y): nothing orders the two, here or in the golden",
+            "cannot be judged: in both recordings, nothing orders it with",
         ),
         ("right", "event", "(gather) cannot be judged: the golden is ambiguous, because its task"),
     ];
