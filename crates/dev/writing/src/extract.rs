@@ -221,11 +221,18 @@ fn source(text: &str, ending: &str) -> Vec<Passage> {
                 }
             }
             Token::Text(line, literal) => {
-                // Each line of a literal is text of its own: most literals of several lines are tables or examples.
-                for row in literal.split("\\n") {
-                    messages.add(line, &row.trim_start_matches(['\\', ' ', '\n']).replace("\\\"", "\""));
-                    messages.close();
+                // A blank line ends a paragraph, and an indented line is a row of a table or an example.
+                let joined = without_placeholders(&without_continuations(literal)).replace("\\n", "\n");
+                for row in joined.lines() {
+                    if row.trim().is_empty() || row.starts_with("  ") {
+                        messages.close();
+                    }
+                    messages.add(line, &row.replace("\\\"", "\""));
+                    if row.starts_with("  ") {
+                        messages.close();
+                    }
                 }
+                messages.close();
             }
             Token::Code => {
                 paragraphs.close();
@@ -336,6 +343,39 @@ impl<'t> Scanner<'t> {
 fn end_of(bytes: &[u8], from: usize, pattern: &[u8]) -> usize {
     let tail = bytes.get(from..).unwrap_or(&[]);
     tail.windows(pattern.len()).position(|window| window == pattern).map_or(bytes.len(), |at| from + at)
+}
+
+/// A literal without the line ends that a backslash removes, and without the indentation after them.
+fn without_continuations(literal: &str) -> String {
+    let mut parts = literal.split("\\\n");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        text.push_str(part.trim_start());
+    }
+    text
+}
+
+/// A message with `X` in place of each placeholder, such as `{name}` and `{bytes:?}`.
+fn without_placeholders(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('{') {
+        let name = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:?#<>".contains(&byte);
+        let length = after.bytes().take_while(|&byte| name(byte)).count();
+        plain.push_str(before);
+        rest = match after[length..].strip_prefix('}') {
+            Some(rest) => {
+                plain.push('X');
+                rest
+            }
+            None => {
+                plain.push('{');
+                after
+            }
+        };
+    }
+    plain.push_str(rest);
+    plain
 }
 
 /// Inline code and the targets of links read as `X` or not at all.
