@@ -10,7 +10,6 @@ use std::{
 
 use rustix::event::{PollFd, PollFlags, poll};
 use tensortap_abi::LaneRecord;
-use tensortap_collector::{CollectError, Summary};
 use tensortap_platform::{LINK_PAGE_BYTES, attach::Attachment};
 use tensortap_recorder::{Counters, LaneRecorder, Memory, Region, RegionError};
 use tensortap_sync::{Counter, Flag, SharedU64};
@@ -18,7 +17,7 @@ use tensortap_sync::{Counter, Flag, SharedU64};
 use crate::{
     RecordError,
     enclosure::OpenTasks,
-    folder::CollectorThread,
+    folder::{CollectorThread, Summary},
     kernels::KernelNameFilter,
     link::Link,
     names::{Key, Names},
@@ -163,10 +162,7 @@ impl Core {
         }
         self.attachment.goodbye();
         let collector = self.collector.lock().unwrap_or_else(PoisonError::into_inner).take();
-        collector
-            .map(CollectorThread::finish)
-            .transpose()
-            .map_err(|error: CollectError| RecordError::Collect(error))
+        collector.map(CollectorThread::finish).transpose()
     }
 }
 

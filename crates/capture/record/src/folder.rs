@@ -9,13 +9,15 @@ use std::{
 use tensortap_abi::{DumpFilter, DumpGeometry, DumpLevel, DumpPolicy};
 use tensortap_collector::{
     ANY_MEMORY, CollectError, CollectEvent, Collection, CollectorOptions, DeviceRegion, DumpSetup, RunEnd,
-    Summary, write_to_process,
+    write_to_process,
 };
 use tensortap_format::{DumpWriter, RunInfo, Status, choose_dir, timestamp};
 use tensortap_platform::{
     LINK_PAGE_BYTES,
     attach::{AttachedProcess, Attachment, ProcessEvent, within_this_process},
 };
+
+pub use tensortap_collector::Summary;
 
 use crate::{RecordError, core::say};
 
@@ -54,12 +56,13 @@ pub(crate) struct CollectorThread(JoinHandle<Result<Summary, CollectError>>);
 
 impl CollectorThread {
     /// Waits for its result, after the session's goodbye.
-    pub fn finish(self) -> Result<Summary, CollectError> {
-        self.0.join().unwrap_or_else(|_| {
+    pub fn finish(self) -> Result<Summary, RecordError> {
+        let joined = self.0.join().unwrap_or_else(|_| {
             Err(CollectError::Thread(
                 "has panicked; the dump is readable up to its last complete frame".to_owned(),
             ))
-        })
+        });
+        joined.map_err(RecordError::Collect)
     }
 }
 
