@@ -16,6 +16,8 @@ pub enum Shape {
     Prose,
     /// One cell of a table.
     Cell,
+    /// A line that a command printed, or a row of an example. It may be long.
+    Line,
 }
 
 /// A piece of prose in a file.
@@ -144,24 +146,37 @@ fn list_item(line: &str) -> &str {
     }
 }
 
-/// A snapshot of terminal output. Help texts have paragraphs; in other output, every line is a passage.
+/// A snapshot of terminal output. Help texts have options and paragraphs; in other output, every line is a passage.
 fn snapshot(text: &str, is_help: bool) -> Vec<Passage> {
     let mut paragraphs = Paragraphs::new(Audience::Users);
     // The head of a snapshot ends at its second `---`.
     let head = text.split("---\n").take(2).map(str::len).sum::<usize>() + 8;
     let skipped = text.get(..head.min(text.len())).map_or(0, |head| head.lines().count());
     for (number, line) in (1..).zip(text.lines()).skip(skipped) {
-        // Two columns: an option and its description.
-        let description = line.trim().rsplit("   ").next().unwrap_or("").trim();
-        if !is_help || description.is_empty() || description.len() < line.trim().len() {
+        let text = line.trim();
+        // Two columns: an option or an example, and its description.
+        let (is_row, gap) = match text {
+            _ if !is_help => (true, "   "),
+            _ if text.starts_with('-') => (true, "  "),
+            _ => (text.starts_with("tensortap ") || text.contains("   ") || text.ends_with(':'), "   "),
+        };
+        if is_row || text.is_empty() {
             paragraphs.close();
         }
-        if !description.is_empty() {
-            paragraphs.add(number, description);
-        }
+        paragraphs.add(number, text.rsplit(gap).next().unwrap_or(text));
     }
     paragraphs.close();
-    paragraphs.found
+    let mut found = paragraphs.found;
+    for passage in &mut found {
+        // The remarks that follow a description are no part of its sentence.
+        let end = ["[default", "[possible", "default:", "possible values:"].iter();
+        let end = end.filter_map(|remark| passage.text.find(remark)).min().unwrap_or(passage.text.len());
+        passage.text.truncate(end);
+        if !is_help || passage.text.starts_with("tensortap ") {
+            passage.shape = Shape::Line;
+        }
+    }
+    found
 }
 
 fn markup(text: &str) -> Vec<Passage> {
@@ -221,14 +236,21 @@ fn source(text: &str, ending: &str) -> Vec<Passage> {
                 }
             }
             Token::Text(line, literal) => {
+                if literal.starts_with("<!") {
+                    let mut page = markup(literal);
+                    page.iter_mut().for_each(|passage| passage.line += line - 1);
+                    messages.found.append(&mut page);
+                    continue;
+                }
                 // A blank line ends a paragraph, and an indented line is a row of a table or an example.
                 let joined = without_placeholders(&without_continuations(literal)).replace("\\n", "\n");
                 for row in joined.lines() {
-                    if row.trim().is_empty() || row.starts_with("  ") {
+                    let is_row = row.starts_with("  ") || row.trim().contains("   ");
+                    if is_row || row.trim().is_empty() {
                         messages.close();
                     }
                     messages.add(line, &row.replace("\\\"", "\""));
-                    if row.starts_with("  ") {
+                    if is_row {
                         messages.close();
                     }
                 }

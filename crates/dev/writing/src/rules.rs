@@ -160,10 +160,10 @@ fn with_clause_ends(sentence: &str) -> String {
     text
 }
 
-/// The sentences of a passage. A table cell counts as one. Clauses after a semicolon count as sentences.
+/// The sentences of a passage. A table cell or a line of output counts as one. Clauses after a semicolon count as sentences.
 #[must_use]
 pub fn sentences(passage: &Passage) -> Vec<String> {
-    if passage.shape == Shape::Cell {
+    if passage.shape != Shape::Prose {
         return vec![passage.text.clone()];
     }
     let mut sentences = Vec::new();
