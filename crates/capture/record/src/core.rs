@@ -17,7 +17,7 @@ use tensortap_sync::{Counter, Flag, SharedU64};
 use crate::{
     RecordError,
     enclosure::OpenTasks,
-    folder::{CollectorThread, Summary},
+    folder::{FinishDump, Summary},
     kernels::KernelNameFilter,
     link::Link,
     names::{Key, Names},
@@ -51,13 +51,14 @@ pub(crate) struct Core {
     pub uncaptured: Counter,
     /// Number of open sessions; see `registry`.
     pub opens: SharedU64,
-    /// The collector thread of a session with its own folder.
-    collector: Mutex<Option<CollectorThread>>,
+    /// Waits for the collector of a session with its own folder. A closure keeps the collector out of libraries that
+    /// never open such a session, whatever features cargo builds them with.
+    finish_dump: Mutex<Option<FinishDump>>,
 }
 
 impl Core {
     /// Opens the region that the host prepared in the attachment's memory.
-    pub fn new(attachment: Attachment, collector: Option<CollectorThread>) -> Result<Core, RecordError> {
+    pub fn new(attachment: Attachment, finish_dump: Option<FinishDump>) -> Result<Core, RecordError> {
         let (start, bytes) = (attachment.start().as_ptr(), attachment.memory().len());
         // SAFETY: the mapping lives as long as the attachment, which lives as long as this value; everything
         // made from the region keeps it alive through its link. Only this function opens an attachment, and
@@ -83,7 +84,7 @@ impl Core {
             refused: Counter::new(),
             uncaptured: Counter::new(),
             opens: SharedU64::new(1),
-            collector: Mutex::new(collector),
+            finish_dump: Mutex::new(finish_dump),
         })
     }
 
@@ -161,8 +162,8 @@ impl Core {
             return Err(RecordError::RecorderGone);
         }
         self.attachment.goodbye();
-        let collector = self.collector.lock().unwrap_or_else(PoisonError::into_inner).take();
-        collector.map(CollectorThread::finish).transpose()
+        let finish_dump = self.finish_dump.lock().unwrap_or_else(PoisonError::into_inner).take();
+        finish_dump.map(|finish| finish()).transpose()
     }
 }
 

@@ -1,17 +1,11 @@
 //! Errors of recording.
 
-#[cfg(feature = "folder")]
 use std::path::PathBuf;
 
-#[cfg(feature = "folder")]
-use tensortap_collector::CollectError;
-#[cfg(feature = "folder")]
 use tensortap_format::FormatError;
 use tensortap_geometry::GeometryError;
 use tensortap_platform::PlatformError;
-use tensortap_recorder::RegionError;
-#[cfg(feature = "folder")]
-use tensortap_recorder::SetupError;
+use tensortap_recorder::{RegionError, SetupError};
 
 /// Why something was not recorded, in addition to [`Outcome`](crate::Outcome).
 #[derive(Debug, thiserror::Error)]
@@ -88,7 +82,6 @@ pub enum RecordError {
         /// What is wrong with it.
         fault: Box<ViewFault>,
     },
-    #[cfg(feature = "folder")]
     /// The folder of a session cannot be written.
     #[error("{}: {source}", dir.display())]
     Folder {
@@ -97,14 +90,12 @@ pub enum RecordError {
         /// Why not.
         source: FormatError,
     },
-    #[cfg(feature = "folder")]
     /// The size of the region is invalid.
     #[error(transparent)]
     Setup(SetupError),
-    #[cfg(feature = "folder")]
     /// Collecting into the session's own folder failed.
     #[error(transparent)]
-    Collect(CollectError),
+    Collect(Box<dyn std::error::Error + Send + Sync>),
 }
 
 /// Why a view is invalid.

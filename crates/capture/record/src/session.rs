@@ -71,8 +71,8 @@ impl Session {
     /// If the folder cannot be written or memory runs out.
     #[cfg(feature = "folder")]
     pub fn in_folder(dir: &Path, options: &FolderOptions) -> Result<Session, RecordError> {
-        let (attachment, collector) = folder::start(dir, options)?;
-        let core = CoreRef::new(Core::new(attachment, Some(collector))?);
+        let (attachment, finish_dump) = folder::start(dir, options)?;
+        let core = CoreRef::new(Core::new(attachment, Some(finish_dump))?);
         Ok(Session { core, is_open: true })
     }
 
