@@ -102,8 +102,8 @@ def check_extents(blocks, most):
 
 
 if options.extents:
-    told = json.load(open(options.extents))
-    wrong += check_extents([tuple(block) for block in told["blocks"]], told["most"])
+    extents = json.load(open(options.extents))
+    wrong += check_extents([tuple(block) for block in extents["blocks"]], extents["most"])
 if options.expected:
     for memory in json.load(open(options.expected))["memory"]:
         wrong += check(memory)

@@ -55,7 +55,7 @@ mod tests {
     use tensortap::DType;
 
     #[test]
-    fn values_of_each_type_are_told_apart() {
+    fn values_of_each_type_read_differently() {
         let one =
             |value| attribute_text(&Attribute { name: "a", is_list: false, total: 1, values: vec![value] });
         assert_eq!(one(AttributeValue::None), "none");

@@ -16,7 +16,7 @@ pub(crate) use row::flags;
 use crate::compare_words::{outside_or_why, rule_text};
 use crate::document::{evidence_word, outcome_reason, verdict_word};
 use crate::number::push_grouped;
-use crate::words::{flag_words, printable, record_name, scalar_text, shape_text, stage_word, task_title};
+use crate::words::{flag_words, printable, record_name, scalar_text, shape_text, task_title};
 use cells::{
     NO_KERNELS, count, ending, push_end, push_float, push_hex, push_number, push_optional, push_plain,
     push_shape, push_task, push_value, push_words, put, show_count, show_end, show_float, show_name,
@@ -238,7 +238,7 @@ pub static FIELDS: [Field; 55] = [
     .width(6)
     .by(Order::Text),
     Field::new("stage", "STAGE", |_, row, out| *out += row.record.stage.name())
-        .people(|_, row, out| *out += stage_word(row.record.stage))
+        .people(|_, row, out| *out += row.record.stage.word())
         .width(6)
         .sorted(|row| Some(row.record.stage as u64)),
     Field::new("role", "ROLE", |cells, row, out| *out += cells.role(row))

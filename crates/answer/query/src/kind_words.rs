@@ -5,7 +5,6 @@ use tensortap::analysis::graph::TaskGraph;
 use tensortap::analysis::kind::{ErrorKind, ErrorRegion, Relation};
 
 use crate::number::{counted, grouped, json_optional_float, significant};
-use crate::stage_word;
 use crate::words::{arg_words, task_reference};
 
 /// Digits of a factor or an offset.
@@ -99,7 +98,7 @@ fn relation_words(graph: &TaskGraph, kind: &ErrorKind) -> String {
             format!(
                 "old content: the same bytes as {} {} {}",
                 arg_words(task, *arg_index),
-                stage_word(*stage),
+                stage.word(),
                 task_reference(task)
             )
         }

@@ -55,4 +55,3 @@ pub use rows::{Counts, Part, Rows};
 pub use select::{HashPrefix, Progress, Selection, Selectors, ShapePattern, parse_dtype, parse_stage};
 pub use show::*;
 pub use task::*;
-pub use words::stage_word;

@@ -237,8 +237,7 @@ impl Selection {
 
 /// Parses a stage as in selectors or as in the manifest.
 pub fn parse_stage(word: &str) -> Result<DumpStage, SelectorError> {
-    let by_word = || DumpStage::ALL.into_iter().find(|&stage| word == crate::stage_word(stage));
-    DumpStage::parse(word).or_else(by_word).ok_or(SelectorError::NoStage)
+    DumpStage::parse(word).or_else(|| DumpStage::from_word(word)).ok_or(SelectorError::NoStage)
 }
 
 /// Parses an element type by its manifest name or short name. Case is ignored.

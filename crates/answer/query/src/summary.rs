@@ -283,7 +283,7 @@ fn look_at_values(
         let entry = kernels.entry(place);
         entry.nan += summary.stats.nan;
         entry.inf += summary.stats.inf;
-        let flags: Vec<Flag> = measured.flags().into_iter().filter(|flag| stands_out(*flag)).collect();
+        let flags: Vec<Flag> = measured.flags().into_iter().filter(|flag| is_unusual(*flag)).collect();
         if !flags.is_empty() {
             count += 1;
             keep_greatest(&mut flagged, FlaggedRecord { place, measured, flags }, FlaggedRecord::urgency);
@@ -302,7 +302,7 @@ impl FlaggedRecord {
 }
 
 /// Whether a flag marks unusual values. Constants are common in correct outputs.
-fn stands_out(flag: Flag) -> bool {
+fn is_unusual(flag: Flag) -> bool {
     matches!(flag, Flag::Nan | Flag::Inf | Flag::Zero | Flag::F16Overflow)
 }
 

@@ -46,15 +46,6 @@ pub fn launch_text(launch: &Launch) -> String {
     known.map(one).chain(shared).chain(cooperative).collect::<Vec<_>>().join(", ")
 }
 
-/// The selector word of a stage.
-#[must_use]
-pub const fn stage_word(stage: DumpStage) -> &'static str {
-    match stage {
-        DumpStage::BeforeDispatch => "before",
-        DumpStage::AfterCompletion => "after",
-    }
-}
-
 /// A stage in a sentence.
 #[must_use]
 pub const fn stage_phrase(stage: DumpStage) -> &'static str {
@@ -206,7 +197,7 @@ pub fn write_record_name(out: &mut impl fmt::Write, record: &Record) -> fmt::Res
     if record.step != 0 {
         write!(out, "{}@", record.step)?;
     }
-    write!(out, "{:#x}/{}/{}", record.task_id, stage_word(record.stage), record.arg_index)
+    write!(out, "{:#x}/{}/{}", record.task_id, record.stage.word(), record.arg_index)
 }
 
 /// The state of a dump in one word.

@@ -18,8 +18,8 @@ use crate::{OnOutput, Outcome, ReplayConfig, ReplayError, ReplayProgress, TaskRe
 /// Interval between calls of the observer.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A finished task with its position in the report.
-type Finished = (usize, TaskReport);
+/// The report of a task with its position among all reports.
+type IndexedReport = (usize, TaskReport);
 
 /// State shared by the workers.
 struct EngineState<'c, 's> {
@@ -35,7 +35,7 @@ struct EngineState<'c, 's> {
 /// Results of all batches.
 pub struct EngineReport {
     /// The finished tasks.
-    pub finished: Vec<Finished>,
+    pub finished: Vec<IndexedReport>,
     /// Whether the observer canceled the replay.
     pub interrupted: bool,
     /// Confinement in force on every device; `None` if no device was opened.
@@ -55,7 +55,7 @@ pub fn run(
     let (queue, confinement) = (Mutex::new(batches.into()), Mutex::new(None));
     let state =
         EngineState { config, on_output, queue, confinement, failures: Mutex::new(0), stop: Flag::new() };
-    let (done, wait) = mpsc::channel::<Result<Finished, ReplayError>>();
+    let (done, wait) = mpsc::channel::<Result<IndexedReport, ReplayError>>();
     let mut report = EngineReport { finished: Vec::new(), interrupted: false, confinement: None };
     let mut failure = None;
     thread::scope(|scope| {
@@ -95,7 +95,7 @@ pub fn run(
 }
 
 impl<'s> EngineState<'_, 's> {
-    fn work(&self, done: &Sender<Result<Finished, ReplayError>>) {
+    fn work(&self, done: &Sender<Result<IndexedReport, ReplayError>>) {
         let mut device = None;
         while let Some(batch) = self.next() {
             if let Err(error) = self.batch(&mut device, batch, done) {
@@ -129,7 +129,7 @@ impl<'s> EngineState<'_, 's> {
         &self,
         device: &mut Option<OpenDevice>,
         mut batch: Batch<'s>,
-        done: &Sender<Result<Finished, ReplayError>>,
+        done: &Sender<Result<IndexedReport, ReplayError>>,
     ) -> Result<(), ReplayError> {
         for number in 0..self.config.repeat.max(1) {
             if batch.alive().next().is_none() {
@@ -175,7 +175,7 @@ impl<'s> EngineState<'_, 's> {
         &self,
         mut batch: Batch<'s>,
         failure: &RunFailure,
-        done: &Sender<Result<Finished, ReplayError>>,
+        done: &Sender<Result<IndexedReport, ReplayError>>,
     ) -> Result<(), ReplayError> {
         let culprit = culprit(&batch, failure.task);
         if let Some(index) = culprit {
@@ -203,7 +203,7 @@ impl<'s> EngineState<'_, 's> {
     }
 
     /// Cancels all remaining tasks.
-    fn cancel_rest(&self, batch: Batch<'s>, done: &Sender<Result<Finished, ReplayError>>) {
+    fn cancel_rest(&self, batch: Batch<'s>, done: &Sender<Result<IndexedReport, ReplayError>>) {
         let queued = std::mem::take(&mut *self.queue.lock().unwrap_or_else(PoisonError::into_inner));
         let most = self.config.max_device_failures.unwrap_or_default();
         for mut work in std::iter::once(batch).chain(queued).flat_map(|batch| batch.works) {
@@ -219,7 +219,7 @@ impl<'s> EngineState<'_, 's> {
         &self,
         mut batch: Batch<'s>,
         why: String,
-        done: &Sender<Result<Finished, ReplayError>>,
+        done: &Sender<Result<IndexedReport, ReplayError>>,
     ) -> Result<(), ReplayError> {
         if let [work] = batch.works.as_mut_slice() {
             work.end(Outcome::Refused(why));
@@ -239,7 +239,7 @@ fn culprit(batch: &Batch<'_>, named: Option<TaskId>) -> Option<usize> {
     batch.works.iter().position(|work| Some(work.item.id()) == named)
 }
 
-fn finish<'s>(works: impl IntoIterator<Item = Work<'s>>, done: &Sender<Result<Finished, ReplayError>>) {
+fn finish<'s>(works: impl IntoIterator<Item = Work<'s>>, done: &Sender<Result<IndexedReport, ReplayError>>) {
     for work in works {
         let _ = done.send(Ok((work.item.place, work.report)));
     }

@@ -214,7 +214,7 @@ impl RecordingError {
 
 /// A program that is running and being recorded.
 pub struct Recording {
-    books: RunLedger,
+    ledger: RunLedger,
     news: Receiver<RunUpdate>,
     control: RecordingControl,
 }
@@ -278,11 +278,11 @@ impl Recording {
         folder.write(&run)?;
 
         // Every step that can fail comes before the start of the program.
-        let (to_books, news) = channel();
+        let (to_ledger, news) = channel();
         let ended = Arc::new(CommandExit::default());
-        let serving = Arc::new(SessionServer::new(plan, listener, ended.clone(), to_books.clone()));
+        let serving = Arc::new(SessionServer::new(plan, listener, ended.clone(), to_ledger.clone()));
         serving.start().map_err(RecordingError::Thread)?;
-        let wait_for = start_waiting(ended, to_books.clone()).inspect_err(|_| serving.listener.close())?;
+        let wait_for = start_waiting(ended, to_ledger.clone()).inspect_err(|_| serving.listener.close())?;
         let opencl = opencl.then(|| command::find_library(command::OPENCL_LAYER)).flatten();
         let libraries = Libraries { record: library.clone(), opencl, cuda, max_range, stores_all };
         let child = command::start(&command, &place.socket(), &libraries).map_err(|error| {
@@ -294,8 +294,8 @@ impl Recording {
         serving.command_is(child.id());
         let signaller = ProcessSignaler::new(&child).ok();
         let _ = wait_for.send(child);
-        let books = RunLedger::new(run, library, serving, signaller, place);
-        Ok(Recording { books, news, control: RecordingControl(to_books) })
+        let ledger = RunLedger::new(run, library, serving, signaller, place);
+        Ok(Recording { ledger, news, control: RecordingControl(to_ledger) })
     }
 
     /// A handle to control this recording.
@@ -305,20 +305,20 @@ impl Recording {
 
     /// Its run folder.
     pub fn dir(&self) -> &Path {
-        self.books.dir()
+        self.ledger.dir()
     }
 
     /// The library that its processes load through their environment.
     pub fn library(&self) -> Option<&Path> {
-        self.books.library()
+        self.ledger.library()
     }
 
     /// Records until the program and every attached process have ended. Calls `observe` with every event.
     pub fn run(self, observe: impl FnMut(&RecordingEvent<'_>)) -> RecordingReport {
-        let Recording { books, news, control } = self;
+        let Recording { ledger, news, control } = self;
         // Other handles keep their senders as long as there are events.
         drop(control);
-        books.keep(&news, observe)
+        ledger.keep(&news, observe)
     }
 }
 
@@ -333,13 +333,16 @@ fn cuda_library(wanted: bool) -> Result<Option<PathBuf>, RecordingError> {
 }
 
 /// Starts a thread that waits for the command to end.
-fn start_waiting(ended: Arc<CommandExit>, books: Sender<RunUpdate>) -> Result<Sender<Child>, RecordingError> {
+fn start_waiting(
+    ended: Arc<CommandExit>,
+    ledger: Sender<RunUpdate>,
+) -> Result<Sender<Child>, RecordingError> {
     let (wait_for, command) = channel::<Child>();
     let wait = move || {
         let Ok(mut command) = command.recv() else { return };
         if let Ok(status) = command.wait() {
             ended.tell(status);
-            let _ = books.send(RunUpdate::CommandEnded(status));
+            let _ = ledger.send(RunUpdate::CommandEnded(status));
         }
     };
     Builder::new().name("tt-command".into()).spawn(wait).map_err(RecordingError::Thread)?;

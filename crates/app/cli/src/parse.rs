@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use tensortap::{DumpStage, cpu_count};
-use tensortap_query::{parse_stage, stage_word};
+use tensortap_query::parse_stage;
 
 /// Reads a whole number in a range.
 pub fn whole<T: FromStr + PartialOrd + Display>(
@@ -47,7 +47,7 @@ pub fn choice<T: Clone + Send + Sync + 'static>(
 
 /// Accepts `before` and `after`, and the same stages as the manifest spells them.
 pub fn stage() -> impl TypedValueParser<Value = DumpStage> {
-    let name = |stage: DumpStage| PossibleValue::new(stage_word(stage)).alias(stage.name());
+    let name = |stage: DumpStage| PossibleValue::new(stage.word()).alias(stage.name());
     PossibleValuesParser::new(DumpStage::ALL.map(name))
         .try_map(|word| parse_stage(&word.to_ascii_lowercase()))
 }

@@ -13,8 +13,8 @@ use crate::output::Output;
 /// The option `--types`.
 #[derive(Args)]
 pub struct TypesArg {
-    /// TOML file with the types of arguments of unknown type: a table for each kernel (name or pattern), with a line for
-    /// each argument (position or name), such as 2 = "bfloat16[4,512,1024]"
+    /// TOML file with the types of arguments of unknown type. It has a table for each kernel (name or pattern). A line of a
+    /// table states the type of an argument (position or name), such as 2 = "bfloat16[4,512,1024]"
     #[arg(long, value_name = "FILE")]
     types: Option<PathBuf>,
 }

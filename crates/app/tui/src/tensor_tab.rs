@@ -7,7 +7,6 @@ use ratatui::crossterm::event::KeyCode;
 use tensortap::DumpStage;
 use tensortap::format::Record;
 use tensortap_query::picture::Tile;
-use tensortap_query::words::stage_word;
 
 use crate::list::Cursor;
 use crate::request::{Labels, PictureRequest};
@@ -100,8 +99,8 @@ impl TensorTab {
 
     pub fn words(&self) -> &'static str {
         match self.side {
-            TensorSide::Before => stage_word(DumpStage::BeforeDispatch),
-            TensorSide::After => stage_word(DumpStage::AfterCompletion),
+            TensorSide::Before => DumpStage::BeforeDispatch.word(),
+            TensorSide::After => DumpStage::AfterCompletion.word(),
             TensorSide::Difference => "dump minus golden",
         }
     }

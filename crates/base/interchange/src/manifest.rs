@@ -1,7 +1,7 @@
 //! The manifest that an export writes next to its files.
 
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -92,6 +92,77 @@ impl ExportManifest {
     }
 }
 
+/// Writes a manifest while the export runs, one line per array, without keeping the arrays in memory.
+///
+/// ```
+/// use tensortap_interchange::{ExportManifest, ExportedArray, ManifestWriter};
+///
+/// let head = ExportManifest { schema_version: 1, dump: "d".into(), format: "npy".into(), ..Default::default() };
+/// let mut writer = ManifestWriter::new(Vec::new(), &head)?;
+/// writer.array(&ExportedArray::default())?;
+/// let text = writer.finish(&[])?;
+/// let read: ExportManifest = serde_json::from_slice(&text)?;
+/// assert_eq!(read, ExportManifest { arrays: vec![ExportedArray::default()], ..head });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct ManifestWriter<W> {
+    out: W,
+    /// The text between the items of both lists, and the text after them.
+    between: String,
+    after: String,
+    has_items: bool,
+}
+
+impl<W: Write> ManifestWriter<W> {
+    /// Writes everything before the first array. The lists of `head` are ignored.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn new(mut out: W, head: &ExportManifest) -> io::Result<ManifestWriter<W>> {
+        let head = ExportManifest { arrays: Vec::new(), skipped: Vec::new(), ..head.clone() };
+        let text = serde_json::to_string_pretty(&head)?;
+        // The empty lists are the last ones of the text.
+        let mut parts = text.rsplitn(3, "[]").map(str::to_owned);
+        let (after, between, before) = (parts.next(), parts.next(), parts.next());
+        write!(out, "{}[", before.unwrap_or_default())?;
+        let (between, after) = (between.unwrap_or_default(), after.unwrap_or_default());
+        Ok(ManifestWriter { out, between, after, has_items: false })
+    }
+
+    /// Adds an array.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn array(&mut self, array: &ExportedArray) -> io::Result<()> {
+        self.item(array)
+    }
+
+    /// Adds the skipped records, completes the text and returns the output.
+    ///
+    /// # Errors
+    /// If writing fails.
+    pub fn finish(mut self, skipped: &[SkippedRecord]) -> io::Result<W> {
+        self.end_list()?;
+        write!(self.out, "{}[", self.between)?;
+        skipped.iter().try_for_each(|record| self.item(record))?;
+        self.end_list()?;
+        writeln!(self.out, "{}", self.after)?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    fn item(&mut self, item: &impl Serialize) -> io::Result<()> {
+        let separator = if std::mem::replace(&mut self.has_items, true) { "," } else { "" };
+        write!(self.out, "{separator}\n    {}", serde_json::to_string(item)?)
+    }
+
+    fn end_list(&mut self) -> io::Result<()> {
+        let end = if std::mem::take(&mut self.has_items) { "\n  ]" } else { "]" };
+        self.out.write_all(end.as_bytes())
+    }
+}
+
 impl ExportedArray {
     pub(crate) fn meaning(&self) -> TrueType {
         TrueType { dtype: self.dtype.clone(), shape: self.shape.clone() }
@@ -121,8 +192,8 @@ pub(crate) fn restore(array: &mut NamedArray, meaning: Option<&TrueType>) {
     let Some(TrueType { dtype, shape }) = meaning else { return };
     let Some(dtype) = DType::parse(dtype) else { return };
     let stored = [numpy_storage(dtype, shape), safetensors_storage(dtype, shape)];
-    let stands_in = array.dtype != dtype && stored.iter().any(|stored| stored.dtype == array.dtype);
-    if stands_in && content_bytes(dtype, shape) == Some(array.bytes()) {
+    let is_substitute = array.dtype != dtype && stored.iter().any(|stored| stored.dtype == array.dtype);
+    if is_substitute && content_bytes(dtype, shape) == Some(array.bytes()) {
         array.dtype = dtype;
         array.shape.clone_from(shape);
     }

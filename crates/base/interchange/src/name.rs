@@ -38,7 +38,7 @@ impl fmt::Display for ArrayName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ArrayName { step, task_id, stage, role, arg_index, index } = *self;
         step.map_or(Ok(()), |step| write!(f, "step{step}_"))?;
-        write!(f, "task_{}_{}_{}{arg_index}", TaskId(task_id), stage_word(stage), role_word(role))?;
+        write!(f, "task_{}_{}_{}{arg_index}", TaskId(task_id), stage.word(), role_word(role))?;
         index.map_or(Ok(()), |index| write!(f, "_r{index}"))
     }
 }
@@ -72,11 +72,7 @@ fn parse(text: &str) -> Option<ArrayName> {
         Some(_) => return None,
         None => digits(task)?,
     };
-    let stage = match stage {
-        "before" => DumpStage::BeforeDispatch,
-        "after" => DumpStage::AfterCompletion,
-        _ => return None,
-    };
+    let stage = DumpStage::from_word(stage)?;
     let place = argument.find(|letter: char| letter.is_ascii_digit())?;
     let (role, number) = argument.split_at(place);
     let role = Role::ALL.into_iter().find(|known| role_word(*known) == role)?;
@@ -87,15 +83,6 @@ fn parse(text: &str) -> Option<ArrayName> {
 /// Parses digits only; `parse` would accept a sign.
 fn digits(text: &str) -> Option<u64> {
     text.bytes().all(|digit| digit.is_ascii_digit()).then(|| text.parse().ok())?
-}
-
-/// A stage in a file name.
-#[must_use]
-pub const fn stage_word(stage: DumpStage) -> &'static str {
-    match stage {
-        DumpStage::BeforeDispatch => "before",
-        DumpStage::AfterCompletion => "after",
-    }
 }
 
 /// A role in a file name.

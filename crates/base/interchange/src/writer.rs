@@ -185,8 +185,8 @@ pub(crate) fn read(
     offset: u64,
     into: &mut [u8],
 ) -> Result<(), InterchangeError> {
-    let told = |source| InterchangeError::Content { name: head.name.into(), source };
-    if into.is_empty() { Ok(()) } else { content.read_at(offset, into).map_err(told) }
+    let content_error = |source| InterchangeError::Content { name: head.name.into(), source };
+    if into.is_empty() { Ok(()) } else { content.read_at(offset, into).map_err(content_error) }
 }
 
 /// Calls `each` with the bits of every element, in order.

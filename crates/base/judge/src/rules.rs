@@ -259,7 +259,7 @@ fn pattern(
     let Some(written) = written else { return Ok(None) };
     let line = line_of(text, &written.span());
     let refused = |error: regex_lite::Error| RulesError::Pattern { line, key, message: error.to_string() };
-    // The pattern is compiled alone first, so that it cannot close the group around it.
+    // The pattern is compiled without the group first, so that it cannot close the group around it.
     Regex::new(written.get_ref()).map_err(refused)?;
     Regex::new(&format!("^(?:{})$", written.get_ref())).map(Some).map_err(refused)
 }

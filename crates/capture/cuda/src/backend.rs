@@ -103,7 +103,7 @@ impl StreamState {
     }
 }
 
-static DOOR: OnceLock<CudaBackend> = OnceLock::new();
+static BACKEND: OnceLock<CudaBackend> = OnceLock::new();
 
 /// Runs when the process exits normally, after all exit handlers of the program.
 #[used]
@@ -111,7 +111,7 @@ static DOOR: OnceLock<CudaBackend> = OnceLock::new();
 static AT_END: extern "C" fn() = process_ends;
 
 extern "C" fn process_ends() {
-    if let Some(backend) = DOOR.get() {
+    if let Some(backend) = BACKEND.get() {
         backend.snapshots.close();
         backend.session.close();
     }
@@ -121,7 +121,7 @@ extern "C" fn process_ends() {
 pub fn at_exit() {
     extern "C" fn ends() {
         let ended = std::panic::catch_unwind(|| {
-            if let Some(backend) = DOOR.get() {
+            if let Some(backend) = BACKEND.get() {
                 backend.snapshots.close();
             }
         });
@@ -142,7 +142,7 @@ impl CudaBackend {
             return None;
         };
         let level = session.session().level().unwrap_or(DumpLevel::Full);
-        Some(DOOR.get_or_init(|| CudaBackend {
+        Some(BACKEND.get_or_init(|| CudaBackend {
             driver,
             snapshots: Snapshots::new(
                 level == DumpLevel::Full,
@@ -161,7 +161,7 @@ impl CudaBackend {
 
     /// The backend. It exists before any callback can run.
     pub fn get() -> Option<&'static CudaBackend> {
-        DOOR.get()
+        BACKEND.get()
     }
 
     /// The program's objects.

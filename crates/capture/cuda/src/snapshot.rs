@@ -6,8 +6,8 @@
 //! content is new, and a second kernel copies new content into a ring buffer on the device.
 //!
 //! The harvest thread (`harvest`) polls the ticket words and records the results. It copies new content from
-//! the ring directly into the memory of the recording, in a stream of its own (`transfers`). Stream order
-//! alone makes this safe: a snapshot follows the commands that it must see and precedes those that it must
+//! the ring directly into the memory of the recording, in a stream of its own (`transfers`). Only stream order
+//! makes this safe: a snapshot follows the commands that it must see and precedes those that it must
 //! not see. The device is never synchronized.
 
 mod context;

@@ -53,7 +53,7 @@ struct StreamOrder {
     /// Commands that the stream waits for, until its next command is submitted.
     pending: Vec<OrderToken>,
     /// The last command of the legacy stream that it waits for.
-    behind_legacy: Option<OrderToken>,
+    after_legacy: Option<OrderToken>,
 }
 
 /// The order of all streams and events.
@@ -74,13 +74,8 @@ impl Streams {
         }
         self.next_key += 1;
         self.orders.add_queue(self.next_key, true);
-        let line = StreamOrder {
-            key: self.next_key,
-            context,
-            is_blocking,
-            pending: Vec::new(),
-            behind_legacy: None,
-        };
+        let line =
+            StreamOrder { key: self.next_key, context, is_blocking, pending: Vec::new(), after_legacy: None };
         self.lines.insert(stream, line);
         true
     }
@@ -122,8 +117,8 @@ impl Streams {
             _ if others.len() > 1 => before.extend(others),
             _ => {
                 // The stream waits for each command of the legacy stream only once.
-                let new = others.last().copied().filter(|token| line.behind_legacy != Some(*token));
-                line.behind_legacy = new.or(line.behind_legacy);
+                let new = others.last().copied().filter(|token| line.after_legacy != Some(*token));
+                line.after_legacy = new.or(line.after_legacy);
                 before.extend(new);
             }
         }

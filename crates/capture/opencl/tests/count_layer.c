@@ -44,11 +44,11 @@ int32_t clGetLayerInfo(uint32_t what, size_t room, void *value, size_t *size)
     return 0;
 }
 
-int32_t clInitLayer(uint32_t entries, void *const *behind, uint32_t *given_entries, void ***given)
+int32_t clInitLayer(uint32_t entries, void *const *next_layer, uint32_t *given_entries, void ***given)
 {
     if (entries < ENTRIES)
         return -30;
-    memcpy(target, behind, sizeof target);
+    memcpy(target, next_layer, sizeof target);
     table[ND_RANGE] = (void *)nd_range;
     table[TASK] = (void *)task;
     *given_entries = ENTRIES;

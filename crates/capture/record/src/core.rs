@@ -10,7 +10,6 @@ use std::{
 
 use rustix::event::{PollFd, PollFlags, poll};
 use tensortap_abi::LaneRecord;
-use tensortap_collector::{CollectError, Summary};
 use tensortap_platform::{LINK_PAGE_BYTES, attach::Attachment};
 use tensortap_recorder::{Counters, LaneRecorder, Memory, Region, RegionError};
 use tensortap_sync::{Counter, Flag, SharedU64};
@@ -18,7 +17,7 @@ use tensortap_sync::{Counter, Flag, SharedU64};
 use crate::{
     RecordError,
     enclosure::OpenTasks,
-    folder::CollectorThread,
+    folder::{FinishDump, Summary},
     kernels::KernelNameFilter,
     link::Link,
     names::{Key, Names},
@@ -52,13 +51,14 @@ pub(crate) struct Core {
     pub uncaptured: Counter,
     /// Number of open sessions; see `registry`.
     pub opens: SharedU64,
-    /// The collector thread of a session with its own folder.
-    collector: Mutex<Option<CollectorThread>>,
+    /// Waits for the collector of a session with its own folder. A closure keeps the collector out of libraries that
+    /// never open such a session, whatever features cargo builds them with.
+    finish_dump: Mutex<Option<FinishDump>>,
 }
 
 impl Core {
     /// Opens the region that the host prepared in the attachment's memory.
-    pub fn new(attachment: Attachment, collector: Option<CollectorThread>) -> Result<Core, RecordError> {
+    pub fn new(attachment: Attachment, finish_dump: Option<FinishDump>) -> Result<Core, RecordError> {
         let (start, bytes) = (attachment.start().as_ptr(), attachment.memory().len());
         // SAFETY: the mapping lives as long as the attachment, which lives as long as this value; everything
         // made from the region keeps it alive through its link. Only this function opens an attachment, and
@@ -84,7 +84,7 @@ impl Core {
             refused: Counter::new(),
             uncaptured: Counter::new(),
             opens: SharedU64::new(1),
-            collector: Mutex::new(collector),
+            finish_dump: Mutex::new(finish_dump),
         })
     }
 
@@ -162,11 +162,8 @@ impl Core {
             return Err(RecordError::RecorderGone);
         }
         self.attachment.goodbye();
-        let collector = self.collector.lock().unwrap_or_else(PoisonError::into_inner).take();
-        collector
-            .map(CollectorThread::finish)
-            .transpose()
-            .map_err(|error: CollectError| RecordError::Collect(error))
+        let finish_dump = self.finish_dump.lock().unwrap_or_else(PoisonError::into_inner).take();
+        finish_dump.map(|finish| finish()).transpose()
     }
 }
 

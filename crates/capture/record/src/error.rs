@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use tensortap_collector::CollectError;
 use tensortap_format::FormatError;
 use tensortap_geometry::GeometryError;
 use tensortap_platform::PlatformError;
@@ -96,7 +95,7 @@ pub enum RecordError {
     Setup(SetupError),
     /// Collecting into the session's own folder failed.
     #[error(transparent)]
-    Collect(CollectError),
+    Collect(Box<dyn std::error::Error + Send + Sync>),
 }
 
 /// Why a view is invalid.

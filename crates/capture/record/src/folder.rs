@@ -9,13 +9,15 @@ use std::{
 use tensortap_abi::{DumpFilter, DumpGeometry, DumpLevel, DumpPolicy};
 use tensortap_collector::{
     ANY_MEMORY, CollectError, CollectEvent, Collection, CollectorOptions, DeviceRegion, DumpSetup, RunEnd,
-    Summary, write_to_process,
+    write_to_process,
 };
 use tensortap_format::{DumpWriter, RunInfo, Status, choose_dir, timestamp};
 use tensortap_platform::{
     LINK_PAGE_BYTES,
     attach::{AttachedProcess, Attachment, ProcessEvent, within_this_process},
 };
+
+pub use tensortap_collector::Summary;
 
 use crate::{RecordError, core::say};
 
@@ -49,25 +51,11 @@ impl Default for FolderOptions {
 /// Interval at which the collector thread checks the session if nothing wakes it.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The collector thread.
-pub(crate) struct CollectorThread(JoinHandle<Result<Summary, CollectError>>);
-
-impl CollectorThread {
-    /// Waits for its result, after the session's goodbye.
-    pub fn finish(self) -> Result<Summary, CollectError> {
-        self.0.join().unwrap_or_else(|_| {
-            Err(CollectError::Thread(
-                "has panicked; the dump is readable up to its last complete frame".to_owned(),
-            ))
-        })
-    }
-}
+/// Waits until the dump is complete, after the session's goodbye.
+pub(crate) type FinishDump = Box<dyn FnOnce() -> Result<Summary, RecordError> + Send>;
 
 /// Creates the dump and starts the collector thread.
-pub(crate) fn start(
-    dir: &Path,
-    options: &FolderOptions,
-) -> Result<(Attachment, CollectorThread), RecordError> {
+pub(crate) fn start(dir: &Path, options: &FolderOptions) -> Result<(Attachment, FinishDump), RecordError> {
     let &FolderOptions { level, policy, filter, geometry, liveness } = options;
     let collector = CollectorOptions { liveness, ..CollectorOptions::new(geometry, 0, ANY_MEMORY) };
     let setup = DumpSetup::new(std::process::id(), level, policy, filter, collector);
@@ -81,11 +69,24 @@ pub(crate) fn start(
     let claimed = choose_dir(Some(dir), Path::new(""), setup.started()).map_err(folder)?;
     let writer = DumpWriter::create(&claimed, &run_info(&setup)).map_err(folder)?;
     let listener = Box::new(|event: CollectEvent<'_>| say(&event.to_string()));
-    let collection =
-        setup.collect_process(attached.access(), writer, listener).map_err(RecordError::Collect)?;
+    let collection = setup.collect_process(attached.access(), writer, listener).map_err(failed)?;
     let thread = Builder::new().name("tt-folder".to_owned()).spawn(move || collect(&attached, collection));
-    let thread = thread.map_err(|error| CollectError::Thread(format!("could not be started: {error}")));
-    Ok((attachment, CollectorThread(thread.map_err(RecordError::Collect)?)))
+    let thread =
+        thread.map_err(|error| failed(CollectError::Thread(format!("could not be started: {error}"))))?;
+    Ok((attachment, Box::new(|| finish(thread))))
+}
+
+fn failed(error: CollectError) -> RecordError {
+    RecordError::Collect(Box::new(error))
+}
+
+fn finish(thread: JoinHandle<Result<Summary, CollectError>>) -> Result<Summary, RecordError> {
+    let joined = thread.join().unwrap_or_else(|_| {
+        Err(CollectError::Thread(
+            "has panicked; the dump is readable up to its last complete frame".to_owned(),
+        ))
+    });
+    joined.map_err(failed)
 }
 
 fn collect(

@@ -31,6 +31,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! ## Features
+//! `folder` adds [`Session::in_folder`] and the collector that it needs.
+//!
 //! ## Guarantees
 //! - A record is in memory that outlives the process, so the recorder gets it even if the process crashes.
 //!   After a [flush](ThreadRecorder::flush), it is also in files that outlive the recorder.
@@ -49,6 +52,7 @@ mod deferred;
 mod enclosure;
 mod environment;
 mod error;
+#[cfg_attr(not(feature = "folder"), path = "no_folder.rs")]
 mod folder;
 mod kernels;
 mod link;
@@ -68,7 +72,9 @@ pub use attribute::AttributeValue;
 pub use deferred::{PartialContent, Ticket};
 pub use environment::{LIBRARY_VARIABLE, SOCKET_VARIABLE};
 pub use error::{RecordError, ViewFault};
+#[cfg(feature = "folder")]
 pub use folder::FolderOptions;
+pub use folder::Summary;
 pub use kernels::MATCHED_BY_NAME;
 pub use names::{KernelId, ModuleId, QueueId, ScopeId, StepId, StringId};
 pub use session::{Session, SessionCounters};
@@ -81,5 +87,4 @@ pub use tensortap_abi::{
     LAUNCH_COOPERATIVE, LAUNCH_EARLY, MAX_ATTRIBUTE_VALUES, MAX_DIMS, MemorySpace, ModuleKind, Operation,
     Role, TensorStats, UncapturedReason,
 };
-pub use tensortap_collector::{ANY_MEMORY, Summary};
 pub use tensortap_recorder::{ContentDigest, Counters, DropReason, Outcome};

@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use tensortap_abi::{DumpLevel, DumpStage};
-use tensortap_collector::Summary;
 use tensortap_platform::attach::{Attachment, Hello};
 
+#[cfg(feature = "folder")]
+use crate::{FolderOptions, folder};
 use crate::{
-    FolderOptions, RecordError, ThreadRecorder,
+    RecordError, Summary, ThreadRecorder,
     core::{Core, CoreRef},
-    environment, folder, registry,
+    environment, registry,
 };
 
 /// The recording of one process, until it is closed or dropped. Clones share one session, which ends with the
@@ -68,9 +69,10 @@ impl Session {
     ///
     /// # Errors
     /// If the folder cannot be written or memory runs out.
+    #[cfg(feature = "folder")]
     pub fn in_folder(dir: &Path, options: &FolderOptions) -> Result<Session, RecordError> {
-        let (attachment, collector) = folder::start(dir, options)?;
-        let core = CoreRef::new(Core::new(attachment, Some(collector))?);
+        let (attachment, finish_dump) = folder::start(dir, options)?;
+        let core = CoreRef::new(Core::new(attachment, Some(finish_dump))?);
         Ok(Session { core, is_open: true })
     }
 

@@ -97,10 +97,10 @@ pub fn damage(round: &mut Round<'_>) -> Outcome {
             done.push((format!("{file}: {how}"), 1));
         }
     }
-    let told = done.iter().map(|(what, _)| what.as_str()).collect::<Vec<_>>().join(", ");
+    let damages = done.iter().map(|(what, _)| what.as_str()).collect::<Vec<_>>().join(", ");
     let read = read(round, base.what, &name);
     let verbs = read.map_err(|failure| {
-        Failure::new(failure.broken, format!("{}: {told}: {}", base.name, failure.what))
+        Failure::new(failure.broken, format!("{}: {damages}: {}", base.name, failure.what))
     })?;
     // One table line per way of damage and file would be too many.
     Ok(vec![(format!("damaged: {}", base.name), done.len() as u64), ("verbs that read it".into(), verbs)])

@@ -42,8 +42,8 @@ impl ProcessExit {
         let said = self.stderr.lines().last().unwrap_or("").to_string();
         let short: String = said.chars().take(300).collect();
         if self.stderr.contains("panicked at") || self.status.code() == Some(101) {
-            let told = self.stderr.lines().find(|line| line.contains("panicked at")).unwrap_or(&short);
-            return Err(Failure::new(Violation::Panic, format!("`{line}`: {told}")));
+            let panic = self.stderr.lines().find(|line| line.contains("panicked at")).unwrap_or(&short);
+            return Err(Failure::new(Violation::Panic, format!("`{line}`: {panic}")));
         }
         if self.stderr.contains("memory allocation of") {
             return Err(Failure::new(Violation::Memory, format!("`{line}`: {short}")));

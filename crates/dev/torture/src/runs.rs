@@ -147,10 +147,10 @@ pub fn kills(round: &mut Round<'_>) -> Outcome {
 /// A reader of an unfinished dump only sees complete records.
 fn read_live(round: &Round<'_>, out: &Path) -> Result<(), Failure> {
     let path = out.display().to_string();
-    let told =
+    let in_live_dump =
         |failure: Failure| Failure::new(failure.broken, format!("while it is written: {}", failure.what));
-    round.tensortap(&["verify", &path, "--json"], &[0]).map_err(told)?;
-    round.tensortap(&["stats", &path, "--json", "--limit", "200"], &[0]).map_err(told)?;
+    round.tensortap(&["verify", &path, "--json"], &[0]).map_err(in_live_dump)?;
+    round.tensortap(&["stats", &path, "--json", "--limit", "200"], &[0]).map_err(in_live_dump)?;
     Ok(())
 }
 
@@ -234,7 +234,9 @@ pub fn scribbles(round: &mut Round<'_>) -> Outcome {
     round.tensortap(&["list", &path, "--json", "--limit", "0"], &[0])?;
     // An overwritten record is still a record. Any other overwritten word must not become one.
     if verdict == 0 && !content {
-        truth.holds_each(&DumpContents::read(&dumped.out)?).map_err(|failure| told(&failure, &done))?;
+        truth
+            .holds_each(&DumpContents::read(&dumped.out)?)
+            .map_err(|failure| with_overwritten(&failure, &done))?;
     }
     if done.is_empty() {
         done.push(("run ended before the write".into(), 1));
@@ -242,7 +244,7 @@ pub fn scribbles(round: &mut Round<'_>) -> Outcome {
     Ok(done)
 }
 
-fn told(failure: &Failure, done: &[(String, u64)]) -> Failure {
+fn with_overwritten(failure: &Failure, done: &[(String, u64)]) -> Failure {
     Failure::new(failure.broken, format!("{}; overwritten: {done:?}", failure.what))
 }
 

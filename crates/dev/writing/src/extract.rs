@@ -16,6 +16,8 @@ pub enum Shape {
     Prose,
     /// One cell of a table.
     Cell,
+    /// A line that a command printed, or a row of an example. It may be long.
+    Line,
 }
 
 /// A piece of prose in a file.
@@ -144,24 +146,37 @@ fn list_item(line: &str) -> &str {
     }
 }
 
-/// A snapshot of terminal output. Help texts have paragraphs; in other output, every line is a passage.
+/// A snapshot of terminal output. Help texts have options and paragraphs; in other output, every line is a passage.
 fn snapshot(text: &str, is_help: bool) -> Vec<Passage> {
     let mut paragraphs = Paragraphs::new(Audience::Users);
     // The head of a snapshot ends at its second `---`.
     let head = text.split("---\n").take(2).map(str::len).sum::<usize>() + 8;
     let skipped = text.get(..head.min(text.len())).map_or(0, |head| head.lines().count());
     for (number, line) in (1..).zip(text.lines()).skip(skipped) {
-        // Two columns: an option and its description.
-        let description = line.trim().rsplit("   ").next().unwrap_or("").trim();
-        if !is_help || description.is_empty() || description.len() < line.trim().len() {
+        let text = line.trim();
+        // Two columns: an option or an example, and its description.
+        let (is_row, gap) = match text {
+            _ if !is_help => (true, "   "),
+            _ if text.starts_with('-') => (true, "  "),
+            _ => (text.starts_with("tensortap ") || text.contains("   ") || text.ends_with(':'), "   "),
+        };
+        if is_row || text.is_empty() {
             paragraphs.close();
         }
-        if !description.is_empty() {
-            paragraphs.add(number, description);
-        }
+        paragraphs.add(number, text.rsplit(gap).next().unwrap_or(text));
     }
     paragraphs.close();
-    paragraphs.found
+    let mut found = paragraphs.found;
+    for passage in &mut found {
+        // The remarks that follow a description are no part of its sentence.
+        let end = ["[default", "[possible", "default:", "possible values:"].iter();
+        let end = end.filter_map(|remark| passage.text.find(remark)).min().unwrap_or(passage.text.len());
+        passage.text.truncate(end);
+        if !is_help || passage.text.starts_with("tensortap ") {
+            passage.shape = Shape::Line;
+        }
+    }
+    found
 }
 
 fn markup(text: &str) -> Vec<Passage> {
@@ -221,11 +236,25 @@ fn source(text: &str, ending: &str) -> Vec<Passage> {
                 }
             }
             Token::Text(line, literal) => {
-                // Each line of a literal is text of its own: most literals of several lines are tables or examples.
-                for row in literal.split("\\n") {
-                    messages.add(line, &row.trim_start_matches(['\\', ' ', '\n']).replace("\\\"", "\""));
-                    messages.close();
+                if literal.starts_with("<!") {
+                    let mut page = markup(literal);
+                    page.iter_mut().for_each(|passage| passage.line += line - 1);
+                    messages.found.append(&mut page);
+                    continue;
                 }
+                // A blank line ends a paragraph, and an indented line is a row of a table or an example.
+                let joined = without_placeholders(&without_continuations(literal)).replace("\\n", "\n");
+                for row in joined.lines() {
+                    let is_row = row.starts_with("  ") || row.trim().contains("   ");
+                    if is_row || row.trim().is_empty() {
+                        messages.close();
+                    }
+                    messages.add(line, &row.replace("\\\"", "\""));
+                    if is_row {
+                        messages.close();
+                    }
+                }
+                messages.close();
             }
             Token::Code => {
                 paragraphs.close();
@@ -336,6 +365,39 @@ impl<'t> Scanner<'t> {
 fn end_of(bytes: &[u8], from: usize, pattern: &[u8]) -> usize {
     let tail = bytes.get(from..).unwrap_or(&[]);
     tail.windows(pattern.len()).position(|window| window == pattern).map_or(bytes.len(), |at| from + at)
+}
+
+/// A literal without the line ends that a backslash removes, and without the indentation after them.
+fn without_continuations(literal: &str) -> String {
+    let mut parts = literal.split("\\\n");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        text.push_str(part.trim_start());
+    }
+    text
+}
+
+/// A message with `X` in place of each placeholder, such as `{name}` and `{bytes:?}`.
+fn without_placeholders(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('{') {
+        let name = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:?#<>".contains(&byte);
+        let length = after.bytes().take_while(|&byte| name(byte)).count();
+        plain.push_str(before);
+        rest = match after[length..].strip_prefix('}') {
+            Some(rest) => {
+                plain.push('X');
+                rest
+            }
+            None => {
+                plain.push('{');
+                after
+            }
+        };
+    }
+    plain.push_str(rest);
+    plain
 }
 
 /// Inline code and the targets of links read as `X` or not at all.

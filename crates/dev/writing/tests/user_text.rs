@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use tensortap_writing::{Audience, Problem, check, passages, tree};
+use tensortap_writing::{Audience, Finding, Problem, check, passages, tree};
 
 #[test]
 fn text_that_users_read_has_no_listed_phrase() {
@@ -44,6 +44,40 @@ fn finds_a_listed_phrase_in_pages_literals_and_snapshots() {
 }
 
 #[test]
+fn finds_each_listed_phrase_of_several_meanings() {
+    let samples = [
+        "The host is told of it.",
+        "Stream order alone makes this safe.",
+        "The block lies at address 64.",
+        "The wait was given up.",
+        "A door loads the library.",
+        "A launch of the program's may begin early.",
+        "The buffer is one of the program's, as the task shows.",
+        "A region without a name cannot be.",
+        "Nothing wrong is before 3 further tasks either.",
+        "Two bytes were looked at.",
+    ];
+    for text in samples {
+        let found: Vec<_> = passages("docs/a.md", text).iter().flat_map(check).collect();
+        assert!(matches!(found[..], [Finding { problem: Problem::Phrase(..), .. }]), "{text}: {found:?}");
+    }
+}
+
+#[test]
+fn allows_listed_words_in_other_meanings() {
+    let samples = [
+        "A stand-alone program, indoors, has an outdoor door-like shape.",
+        "The kernel left it alone; it may leave the rest as it is.",
+        "Reads the data of the program's calls, which cannot be read later.",
+        "The letter stands for any character.",
+    ];
+    for text in samples {
+        let found: Vec<_> = passages("docs/a.md", text).iter().flat_map(check).collect();
+        assert!(found.is_empty(), "{text}: {found:?}");
+    }
+}
+
+#[test]
 fn ignores_code_test_modules_and_words_within_words() {
     let samples = [
         ("docs/a.md", "Run this:\n\n```sh\ntake behind it\n```\n\nand `a behind b`.\n"),
@@ -52,6 +86,7 @@ fn ignores_code_test_modules_and_words_within_words() {
             "fn a() {}\n#[cfg(test)]\nmod tests {\n    const A: &str = \"the copy behind it\";\n}\n",
         ),
         ("src/b.rs", "let quote = '\"'; // the rest\nlet behind = 'b';\n"),
+        ("src/c.rs", "format!(\"the names are {told} and {alone:?}\");\n"),
         ("docs/b.md", "Grandstands are outstanding.\n"),
     ];
     for (path, text) in samples {
@@ -64,8 +99,11 @@ fn ignores_code_test_modules_and_words_within_words() {
 fn reports_long_sentences_and_crowded_cells() {
     let long = format!("{} end.", "word ".repeat(40));
     let found: Vec<_> = passages("a.md", &long).iter().flat_map(check).collect();
-    assert!(matches!(found[..], [tensortap_writing::Finding { problem: Problem::LongSentence(41), .. }]));
+    assert!(matches!(found[..], [Finding { problem: Problem::LongSentence(41), .. }]));
+    let rows =
+        format!("const HELP: &str = \"{}\\n\\n  --all  {}\\n\";\n", "word ".repeat(20), "word ".repeat(20));
+    assert!(passages("a.rs", &rows).iter().flat_map(check).next().is_none(), "paragraphs of a literal");
     let row = format!("| a | {} |\n", "word ".repeat(30));
     let found: Vec<_> = passages("a.md", &row).iter().flat_map(check).collect();
-    assert!(matches!(found[..], [tensortap_writing::Finding { problem: Problem::CrowdedCell(30), .. }]));
+    assert!(matches!(found[..], [Finding { problem: Problem::CrowdedCell(30), .. }]));
 }

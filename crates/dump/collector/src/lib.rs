@@ -33,11 +33,11 @@
 //!     CollectEvent, Collection, Collector, CollectorOptions, DeviceRegion, RegionMemory, RunEnd,
 //! };
 //! use tensortap_format::{DumpWriter, RunInfo, Status};
-//! # struct Nothing;
-//! # impl DeviceProgram for Nothing {
+//! # struct IdleProgram;
+//! # impl DeviceProgram for IdleProgram {
 //! #     fn run(&self, _: &DeviceLink, _: u64) {}
 //! # }
-//! # let mut options = DeviceOptions::new(Arc::new(Nothing));
+//! # let mut options = DeviceOptions::new(Arc::new(IdleProgram));
 //! # options.mode = DeviceMode::Thread;
 //! # options.memory_bytes = Some(4 << 20);
 //! # let mut device = find("a2a3sim")?.open(&options)?;

@@ -8,7 +8,7 @@ use zerocopy::IntoBytes;
 use crate::{
     Footer, FormatError, IndexRecord, RunInfo,
     layout::{
-        CLOSE_MAGIC, CloseMark, FILE_HEADER_BYTES, FOOTER_MAGIC, FRAME_HEADER_BYTES, FRAME_MAGIC, FileHeader,
+        CLOSE_MAGIC, EndMark, FILE_HEADER_BYTES, FOOTER_MAGIC, FRAME_HEADER_BYTES, FRAME_MAGIC, FileHeader,
         FrameHeader, INDEX_MAGIC, INDEX_VERSION, MAX_BODY_BYTES, MAX_INFO_BYTES, SPLIT_BODY_BYTES,
     },
 };
@@ -90,7 +90,7 @@ impl FrameEncoder {
         self.bytes.extend_from_slice(&footer_json(footer));
         self.bytes.resize(self.bytes.len().next_multiple_of(8), b' ');
         self.close(&frame, FOOTER_MAGIC, 0, &(0..0));
-        self.bytes.extend_from_slice(CloseMark { footer_at, magic: CLOSE_MAGIC }.as_bytes());
+        self.bytes.extend_from_slice(EndMark { footer_at, magic: CLOSE_MAGIC }.as_bytes());
     }
 
     fn open(&mut self) -> OpenFrame {

@@ -17,9 +17,9 @@ use crate::{
     error::AtPath,
     frame::file_checksum,
     layout::{
-        CHECKSUM_BYTES, CLOSE_MAGIC, CLOSE_MARK_BYTES, CloseMark, FILE_HEADER_BYTES, FLAG_WINDOWED,
-        FOOTER_MAGIC, FRAME_HEADER_BYTES, FRAME_MAGIC, FileHeader, FrameHeader, INDEX_MAGIC, INDEX_VERSION,
-        MAX_BODY_BYTES, MAX_INFO_BYTES, MIN_RECORD_BYTES, OLDEST_INDEX_VERSION,
+        CHECKSUM_BYTES, CLOSE_MAGIC, END_MARK_BYTES, EndMark, FILE_HEADER_BYTES, FLAG_WINDOWED, FOOTER_MAGIC,
+        FRAME_HEADER_BYTES, FRAME_MAGIC, FileHeader, FrameHeader, INDEX_MAGIC, INDEX_VERSION, MAX_BODY_BYTES,
+        MAX_INFO_BYTES, MIN_RECORD_BYTES, OLDEST_INDEX_VERSION,
     },
     manifest::SCHEMA_VERSION,
     names::is_plain_file_name,
@@ -85,10 +85,10 @@ impl Index {
 
     /// The footer of a closed index, even if frames before it are damaged.
     pub(crate) fn footer_at_end(&self) -> Option<Footer> {
-        let mark_at = self.bytes.checked_sub(CLOSE_MARK_BYTES as u64)?;
-        let mut mark = [0; CLOSE_MARK_BYTES];
+        let mark_at = self.bytes.checked_sub(END_MARK_BYTES as u64)?;
+        let mut mark = [0; END_MARK_BYTES];
         self.file.read_exact_at(&mut mark, mark_at).ok()?;
-        let mark = CloseMark::read_from_bytes(&mark).ok()?;
+        let mark = EndMark::read_from_bytes(&mark).ok()?;
         if mark.magic != CLOSE_MAGIC || mark.footer_at < self.first_frame() {
             return None;
         }
@@ -348,15 +348,13 @@ fn decode_footer<'f>(index: &Index, body: &[u8], at: u64, whole: usize) -> Index
         Err(e) => return IndexPart::Stop(WalkEnd::Bad(format!("the footer cannot be parsed ({e})"))),
     };
     let mark_at = at + whole as u64;
-    let mut mark = [0; CLOSE_MARK_BYTES];
+    let mut mark = [0; END_MARK_BYTES];
     let loose_end = match index.file.read_exact_at(&mut mark, mark_at) {
         Err(_) => Some("the end mark is missing"),
-        Ok(())
-            if CloseMark::read_from_bytes(&mark) != Ok(CloseMark { footer_at: at, magic: CLOSE_MAGIC }) =>
-        {
+        Ok(()) if EndMark::read_from_bytes(&mark) != Ok(EndMark { footer_at: at, magic: CLOSE_MAGIC }) => {
             Some("the end mark is damaged")
         }
-        Ok(()) if mark_at + (CLOSE_MARK_BYTES as u64) < index.bytes => Some("bytes follow the end mark"),
+        Ok(()) if mark_at + (END_MARK_BYTES as u64) < index.bytes => Some("bytes follow the end mark"),
         Ok(()) => None,
     };
     IndexPart::Footer { footer: Box::new(footer), loose_end }

@@ -104,11 +104,11 @@ pub(crate) const CHECKSUM_BYTES: usize = 8;
 /// The end mark after the footer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(crate) struct CloseMark {
+pub(crate) struct EndMark {
     pub footer_at: u64,
     pub magic: [u8; 8],
 }
-pub(crate) const CLOSE_MARK_BYTES: usize = size_of::<CloseMark>();
+pub(crate) const END_MARK_BYTES: usize = size_of::<EndMark>();
 
 /// Whether an index contains records of this kind.
 pub(crate) const fn is_indexed(kind: RecordKind) -> bool {

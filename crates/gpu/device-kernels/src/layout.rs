@@ -94,7 +94,7 @@ pub struct Side {
     /// Array of 32-bit decisions, by slot, for later kernels.
     pub decisions: u64,
     /// Array of 32-bit decisions, by slot, for the host.
-    pub told: u64,
+    pub host_decisions: u64,
     /// The set of stored hashes; 0 for no decisions.
     pub stored: u64,
     /// Where to write `ticket` when all results are complete; 0 for nowhere.

@@ -32,8 +32,8 @@ pub(crate) fn create(bytes: u64) -> Result<OwnedFd, PlatformError> {
 /// Whether a file from another process has exactly `bytes` and is sealed against resizing. Only then is it
 /// safe to map: no part of it can disappear.
 pub(crate) fn is_sealed(file: &OwnedFd, bytes: u64) -> bool {
-    let resized_by_nobody = SealFlags::SHRINK | SealFlags::GROW;
-    fcntl_get_seals(file).is_ok_and(|seals| seals.contains(resized_by_nobody))
+    let fixed_size = SealFlags::SHRINK | SealFlags::GROW;
+    fcntl_get_seals(file).is_ok_and(|seals| seals.contains(fixed_size))
         && fstat(file).is_ok_and(|stat| u64::try_from(stat.st_size) == Ok(bytes))
 }
 

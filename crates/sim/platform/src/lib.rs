@@ -49,14 +49,14 @@
 //! use tensortap_abi::DeviceAddr;
 //! use tensortap_platform::{DeviceEvent, DeviceLink, DeviceMode, DeviceOptions, DeviceProgram, find};
 //!
-//! struct Nothing;
-//! impl DeviceProgram for Nothing {
+//! struct IdleProgram;
+//! impl DeviceProgram for IdleProgram {
 //!     fn run(&self, link: &DeviceLink, args: DeviceAddr) {
 //!         assert!(link.memory().contains(args, 8));
 //!     }
 //! }
 //!
-//! let mut options = DeviceOptions::new(Arc::new(Nothing));
+//! let mut options = DeviceOptions::new(Arc::new(IdleProgram));
 //! options.mode = DeviceMode::Thread;
 //! options.memory_bytes = Some(1 << 20);
 //! let mut device = find("a2a3sim")?.open(&options)?;

@@ -243,11 +243,11 @@ pub(crate) fn protect(at: *mut u8, bytes: u64, touchable: bool) -> Result<(), Er
 /// ```
 /// # use std::sync::Arc;
 /// # use tensortap_platform::{DeviceLink, DeviceMode, DeviceOptions, DeviceProgram, find};
-/// # struct Nothing;
-/// # impl DeviceProgram for Nothing {
+/// # struct IdleProgram;
+/// # impl DeviceProgram for IdleProgram {
 /// #     fn run(&self, _: &DeviceLink, _: u64) {}
 /// # }
-/// # let mut options = DeviceOptions::new(Arc::new(Nothing));
+/// # let mut options = DeviceOptions::new(Arc::new(IdleProgram));
 /// # options.mode = DeviceMode::Thread;
 /// # options.memory_bytes = Some(1 << 20);
 /// let mut device = find("a2a3sim")?.open(&options)?;

@@ -16,14 +16,38 @@ mod vector_kernels;
 use std::ops::Range;
 
 use tensortap_abi::{BlockContext, DType};
+use tensortap_scene::FaultKind::{Last, Nan, Overflow, Race, Shift, Sign, Stale};
+use tensortap_scene::KernelArg::{In, Out, Scalar};
 use tensortap_scene::{
-    ArgSpec, GraphError, HostArgs, HostTensor, KernelDef, Orch, ParamSpec, Params, Scene, SceneError,
-    TaskHandle, Tolerance,
+    ArgSpec, FaultKind, GraphError, HostArgs, HostTensor, KernelArg, KernelDef, Orch, ParamSpec, Params,
+    Scene, SceneError, TaskHandle, Tolerance,
 };
 
 use crate::inputs::{SEED, fill_uniform, size};
 use matrix_kernels::{PROJECT, TURN};
 use vector_kernels::{BEND, BLEND, FOLD, JOIN, SETTLE, STEP, TALLY};
+
+/// Arguments of the first mix task. Its kernels share one list. An output of the task is `Out` in all of their signatures,
+/// also if a different kernel of the task writes it.
+const FIRST_MIX: &[KernelArg] = &[
+    In("state"),
+    In("weights"),
+    In("counts"),
+    Out("projected"),
+    Out("bent"),
+    Out("tallied"),
+    Scalar("round"),
+];
+
+/// Arguments of the second mix task.
+const SECOND_MIX: &[KernelArg] =
+    &[In("half"), In("weights"), In("tallied"), Out("turned"), Out("folded"), Out("stepped")];
+
+/// Faults of kernels with float outputs.
+const FLOAT_FAULTS: &[FaultKind] = &[Sign, Last, Stale, Nan, Shift, Overflow, Race];
+
+/// Faults of kernels with integer outputs.
+const INTEGER_FAULTS: &[FaultKind] = &[Sign, Last, Stale, Shift, Overflow, Race];
 
 /// Counts are smaller than this. It is prime, so tripling modulo it loses no information.
 const MODULUS: i32 = 1009;

@@ -42,13 +42,7 @@ impl Scene for Rendezvous {
                 &["mix", "tasks"],
                 "participants: slots of a mix task, or two tasks",
             ),
-            ParamSpec::int(
-                "patience_ms",
-                "20000",
-                0,
-                600_000,
-                "milliseconds after which a participant gives up",
-            ),
+            ParamSpec::int("patience_ms", "20000", 0, 600_000, "milliseconds for which a participant waits"),
         ];
         PARAMS
     }

@@ -79,13 +79,19 @@ impl LibraryKernelDocument {
 }
 
 #[derive(Serialize)]
-struct NamedDocument<'a> {
+struct TaskDocument<'a> {
     step: u32,
     task_id: String,
     kernels: &'a [String],
     scope: Option<&'a str>,
     task_name: Option<&'a str>,
     case: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct NamedDocument<'a> {
+    #[serde(flatten)]
+    task: TaskDocument<'a>,
     reason: Option<&'a str>,
 }
 
@@ -108,12 +114,8 @@ struct InexactDocument<'a> {
 
 #[derive(Serialize)]
 struct ResultDocument<'a> {
-    step: u32,
-    task_id: String,
-    kernels: &'a [String],
-    scope: Option<&'a str>,
-    task_name: Option<&'a str>,
-    case: Option<&'a str>,
+    #[serde(flatten)]
+    task: TaskDocument<'a>,
     check: &'static str,
     outcome: &'static str,
     reason: Option<&'a str>,
@@ -222,17 +224,22 @@ fn check(report: &ReplayReport) -> Option<&'static str> {
     Some(if checks.all(|check| check == first) { first } else { "several" })
 }
 
-impl<'a> NamedDocument<'a> {
-    fn of(task: &'a TaskReport) -> NamedDocument<'a> {
-        NamedDocument {
+impl<'a> TaskDocument<'a> {
+    fn of(task: &'a TaskReport) -> TaskDocument<'a> {
+        TaskDocument {
             step: task.step,
             task_id: TaskId(task.task_id).to_string(),
             kernels: &task.kernels,
             scope: task.scope.as_deref(),
             task_name: task.task_name.as_deref(),
             case: task.case.as_deref(),
-            reason: task.outcome.reason(),
         }
+    }
+}
+
+impl<'a> NamedDocument<'a> {
+    fn of(task: &'a TaskReport) -> NamedDocument<'a> {
+        NamedDocument { task: TaskDocument::of(task), reason: task.outcome.reason() }
     }
 }
 
@@ -261,12 +268,7 @@ impl<'a> FidelityDocument<'a> {
 impl<'a> ResultDocument<'a> {
     fn of(task: &'a TaskReport) -> ResultDocument<'a> {
         ResultDocument {
-            step: task.step,
-            task_id: TaskId(task.task_id).to_string(),
-            kernels: &task.kernels,
-            scope: task.scope.as_deref(),
-            task_name: task.task_name.as_deref(),
-            case: task.case.as_deref(),
+            task: TaskDocument::of(task),
             check: task.check.name(),
             outcome: task.outcome.name(),
             reason: task.outcome.reason(),

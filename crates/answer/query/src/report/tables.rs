@@ -20,7 +20,7 @@ use crate::summary::KernelSummary;
 use crate::words::{
     arg_words, kernels_text, printable, record_name, scalar_text, shape_text, step_task, task_title,
 };
-use crate::{QueryError, Times, stage_word};
+use crate::{QueryError, Times};
 use tensortap::judge::Verdict;
 
 /// Maximum records per task.
@@ -257,7 +257,7 @@ fn record_cells(
         Cell::text(kernels_text(&task.kernel_names())),
         Cell::text(arg_words(task, record.arg_index).replace("argument ", "")),
         Cell::text(record_role_word(context.graph(), record)),
-        Cell::text(stage_word(record.stage)),
+        Cell::text(record.stage.word()),
         Cell::text(record.dtype.to_string()),
         Cell::text(shape),
         count(Some(record.content_bytes()), bytes),

@@ -13,7 +13,7 @@ use super::pattern::{HashPrefix, ShapePattern};
 use crate::ids::{IdRange, holds};
 use crate::number::counted;
 use crate::observed::RoleChoice;
-use crate::words::{printable, record_kernels, shape_text, short_task, stage_word};
+use crate::words::{printable, record_kernels, shape_text, short_task};
 
 /// A selector with its values.
 pub enum Condition {
@@ -89,7 +89,7 @@ impl Condition {
                 (format!("task {}", ids.chain(names.iter().cloned()).collect::<Vec<_>>().join(",")), "tasks")
             }
             Condition::Func { given, .. } => (format!("kernel {given}"), "kernels"),
-            Condition::Stage(stage) => (format!("stage {}", stage_word(*stage)), "stages"),
+            Condition::Stage(stage) => (format!("stage {}", stage.word()), "stages"),
             Condition::Role(roles, _) => (format!("role {}", joined(roles, |role| role.name())), "roles"),
             Condition::Scope { given, .. } => (format!("scope {}", given.join(",")), "scopes"),
             Condition::Step(ranges) => (format!("step {}", ranges_text(ranges)), "steps"),
@@ -113,7 +113,7 @@ impl Condition {
                 Some((record.task_id, short_task(record.task_id)))
             }
             Condition::Task { .. } | Condition::Func { .. } => Some((0, record_kernels(record, info))),
-            Condition::Stage(_) => Some((record.stage as u64, stage_word(record.stage).into())),
+            Condition::Stage(_) => Some((record.stage as u64, record.stage.word().into())),
             Condition::Role(_, observed) => {
                 Some((record.role.tag().into(), role_of(record, observed).name().into()))
             }

@@ -9,7 +9,7 @@ use crate::ids::{parse_id, parse_task};
 use crate::number::grouped;
 use crate::words::{printable, record_kernels, record_name, shape_text, short_task};
 use crate::{QueryError, SelectorError};
-use crate::{Selection, parse_stage, stage_word};
+use crate::{Selection, parse_stage};
 
 /// Maximum number of candidates that are listed.
 const NAMED: usize = 12;
@@ -234,7 +234,7 @@ impl RecordName {
                     TaskName::Id(id) => short_task(*id),
                     TaskName::Kernel(name) => name.clone(),
                 };
-                let stage = stage.map(|stage| format!("/{}", stage_word(stage))).unwrap_or_default();
+                let stage = stage.map(|stage| format!("/{}", stage.word())).unwrap_or_default();
                 let arg = arg.as_ref().map(|arg| format!("/{arg}")).unwrap_or_default();
                 step + &task + &stage + &arg
             }

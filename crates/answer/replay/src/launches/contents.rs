@@ -151,17 +151,17 @@ struct CapturedMemory<'t> {
     argument: Argument<'t>,
     address: u64,
     bytes: u64,
-    stands_alone: bool,
+    is_separate: bool,
 }
 
 impl LaunchInputs {
-    /// Collects the inputs of a launch and grades its arguments. `stands_alone` selects arguments whose
+    /// Collects the inputs of a launch and grades its arguments. `is_separate` selects arguments whose
     /// memory is separate from all others. With `may_lack`, arguments may be missing. The inner error says
     /// why the inputs are unusable.
     pub fn of(
         contents: &Contents<'_>,
         task: Task<'_>,
-        stands_alone: impl Fn(u16) -> bool,
+        is_separate: impl Fn(u16) -> bool,
         may_lack: bool,
         grades: &mut Vec<ArgReport>,
     ) -> Result<Result<LaunchInputs, String>, ReplayError> {
@@ -189,7 +189,7 @@ impl LaunchInputs {
                 Ok(CapturedArg::Memory(memory)) => {
                     // Placeholder until all ranges are known.
                     passed.push(LaunchArg::Local(0));
-                    given.push(CapturedMemory { stands_alone: stands_alone(arg_index), ..memory });
+                    given.push(CapturedMemory { is_separate: is_separate(arg_index), ..memory });
                 }
                 Err(why) => return Ok(Err(format!("argument {arg_index}: {why}"))),
             }
@@ -290,14 +290,14 @@ fn one<'t>(
     Ok(range
         .filter(|(address, bytes)| address.checked_add(*bytes).is_some())
         .map(|(address, bytes)| {
-            CapturedArg::Memory(CapturedMemory { argument, address, bytes, stands_alone: false })
+            CapturedArg::Memory(CapturedMemory { argument, address, bytes, is_separate: false })
         })
         .ok_or_else(|| "its range exceeds the address space".into()))
 }
 
 /// Lays out the memories, filled with zeros, and the place of each argument in them, in order.
 fn lay_out(given: &[CapturedMemory<'_>]) -> Result<LaunchInputs, String> {
-    let mut order: Vec<usize> = (0..given.len()).filter(|&at| !given[at].stands_alone).collect();
+    let mut order: Vec<usize> = (0..given.len()).filter(|&at| !given[at].is_separate).collect();
     order.sort_by_key(|&at| (given[at].address, std::cmp::Reverse(given[at].bytes)));
     // Start and end address of each memory.
     let mut spans: Vec<(u64, u64)> = Vec::new();
@@ -311,7 +311,7 @@ fn lay_out(given: &[CapturedMemory<'_>]) -> Result<LaunchInputs, String> {
         places[at] = spans.len() - 1;
     }
     let shared = spans.len();
-    for (given, place) in given.iter().zip(&mut places).filter(|(given, _)| given.stands_alone) {
+    for (given, place) in given.iter().zip(&mut places).filter(|(given, _)| given.is_separate) {
         *place = spans.len();
         spans.push((given.address, given.address + given.bytes));
     }

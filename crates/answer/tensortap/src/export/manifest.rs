@@ -1,30 +1,29 @@
 //! Writes the manifest of an export, array by array.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::io::{BufWriter, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
 use tensortap_abi::TaskId;
 use tensortap_format::Record;
 use tensortap_interchange::{
-    ArrayName, EXPORT_MANIFEST_FILE, ExportedArray, SkippedRecord, numpy_storage, safetensors_storage,
+    ArrayName, EXPORT_MANIFEST_FILE, ExportManifest, ExportedArray, ManifestWriter, SkippedRecord,
+    numpy_storage, safetensors_storage,
 };
 
 use super::plan::Plan;
 use super::{ExportError, ExportFormat, cannot};
 
 /// Writes to a temporary file, which gets its final name when it is complete.
-pub struct ManifestWriter {
+pub struct ManifestFile {
     path: PathBuf,
     unfinished: PathBuf,
-    out: BufWriter<File>,
-    separator: &'static str,
+    writer: ManifestWriter<BufWriter<File>>,
 }
 
-impl ManifestWriter {
+impl ManifestFile {
     /// Starts the manifest. Removes the manifest of an earlier export, which no longer matches the files.
-    pub fn create(plan: &Plan<'_>) -> Result<ManifestWriter, ExportError> {
+    pub fn create(plan: &Plan<'_>) -> Result<ManifestFile, ExportError> {
         let path = plan.out.join(EXPORT_MANIFEST_FILE);
         let unfinished = plan.out.join(format!("{EXPORT_MANIFEST_FILE}.part"));
         for old in [&path, &unfinished] {
@@ -36,15 +35,15 @@ impl ManifestWriter {
             }
         }
         let file = File::create_new(&unfinished).map_err(cannot("create", &unfinished))?;
-        let mut writer = ManifestWriter { path, unfinished, out: BufWriter::new(file), separator: "" };
-        let dump =
-            json(&plan.dump.dir().display().to_string()).map_err(cannot("write", &writer.unfinished))?;
-        let head = format!(
-            "{{\n  \"schema_version\": 1,\n  \"dump\": {dump},\n  \"format\": \"{}\",\n",
-            plan.format.name()
-        );
-        writer.put(&(head + "  \"arrays\": ["))?;
-        Ok(writer)
+        let head = ExportManifest {
+            schema_version: 1,
+            dump: plan.dump.dir().display().to_string(),
+            format: plan.format.name().into(),
+            ..ExportManifest::default()
+        };
+        let writer =
+            ManifestWriter::new(BufWriter::new(file), &head).map_err(cannot("write", &unfinished))?;
+        Ok(ManifestFile { path, unfinished, writer })
     }
 
     /// Adds a written array.
@@ -79,31 +78,12 @@ impl ManifestWriter {
             kind: record.kind.name().into(),
             hash: record.hash.map(|hash| format!("0x{hash:032x}")),
         };
-        self.item(&array)
+        self.writer.array(&array).map_err(cannot("write", &self.unfinished))
     }
 
     /// Adds the skipped records and gives the file its name.
-    pub fn finish(mut self, skipped: &[SkippedRecord]) -> Result<(), ExportError> {
-        self.put("\n  ],\n  \"skipped\": [")?;
-        self.separator = "";
-        skipped.iter().try_for_each(|record| self.item(record))?;
-        self.put(if skipped.is_empty() { "]\n}\n" } else { "\n  ]\n}\n" })?;
-        self.out.flush().map_err(cannot("write", &self.unfinished))?;
+    pub fn finish(self, skipped: &[SkippedRecord]) -> Result<(), ExportError> {
+        self.writer.finish(skipped).map_err(cannot("write", &self.unfinished))?;
         fs::rename(&self.unfinished, &self.path).map_err(cannot("write", &self.path))
     }
-
-    fn item(&mut self, item: &impl Serialize) -> Result<(), ExportError> {
-        let line =
-            format!("{}\n    {}", self.separator, json(item).map_err(cannot("write", &self.unfinished))?);
-        self.separator = ",";
-        self.put(&line)
-    }
-
-    fn put(&mut self, text: &str) -> Result<(), ExportError> {
-        self.out.write_all(text.as_bytes()).map_err(cannot("write", &self.unfinished))
-    }
-}
-
-fn json(value: &impl Serialize) -> io::Result<String> {
-    serde_json::to_string(value).map_err(io::Error::from)
 }

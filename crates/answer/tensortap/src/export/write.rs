@@ -8,7 +8,7 @@ use tensortap_format::{Dump, FormatError, PayloadState, Record};
 use tensortap_interchange::{ArrayHead, ArrayName, ArrayWriter, Content, InterchangeError, SkippedRecord};
 
 use super::content::{RecordContent, is_whole};
-use super::manifest::ManifestWriter;
+use super::manifest::ManifestFile;
 use super::plan::{self, Names, Plan};
 use super::{ExportError, ExportFormat, ExportLayout, ExportReport};
 use crate::parallel;
@@ -38,7 +38,7 @@ pub fn run(
     observe: &(dyn Fn(u64) -> bool + Sync),
     exported: &mut ExportReport,
 ) -> Result<(), ExportError> {
-    let mut manifest = ManifestWriter::create(plan)?;
+    let mut manifest = ManifestFile::create(plan)?;
     let mut names = Names::of(plan.dump);
     let mut skipped: Vec<SkippedRecord> = Vec::new();
     let mut last_folder = None;

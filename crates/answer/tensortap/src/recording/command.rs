@@ -51,6 +51,15 @@ impl RecordingLibrary {
             RecordingLibrary::Cuda => CUDA_LIBRARY,
         }
     }
+
+    /// The package that cargo builds it from.
+    pub const fn package(self) -> &'static str {
+        match self {
+            RecordingLibrary::Program => "tensortap-capi",
+            RecordingLibrary::OpenCl => "tensortap-opencl",
+            RecordingLibrary::Cuda => "tensortap-cuda",
+        }
+    }
 }
 
 /// Path of a library of this tensortap: next to the executable, where cargo puts it, or where it is

@@ -77,7 +77,7 @@ pub struct SessionServer {
     /// Process id of the command after its start, and how it ended.
     command: OnceLock<u32>,
     ended: Arc<CommandExit>,
-    books: Sender<RunUpdate>,
+    ledger: Sender<RunUpdate>,
     roster: Mutex<FolderNames>,
     processes: RecordedProcesses,
     /// Sessions, and unanswered calls per process.
@@ -154,7 +154,7 @@ impl SessionServer {
         plan: RecordingPlan,
         listener: AttachListener,
         ended: Arc<CommandExit>,
-        books: Sender<RunUpdate>,
+        ledger: Sender<RunUpdate>,
     ) -> SessionServer {
         SessionServer {
             plan,
@@ -162,7 +162,7 @@ impl SessionServer {
             closing: Flag::new(),
             command: OnceLock::new(),
             ended,
-            books,
+            ledger,
             roster: Mutex::default(),
             processes: RecordedProcesses::default(),
             load: Mutex::default(),
@@ -338,15 +338,15 @@ impl SessionServer {
     }
 
     fn warn(&self, folder: &str) -> Warn {
-        let (books, folder) = (self.books.clone(), folder.to_owned());
+        let (ledger, folder) = (self.ledger.clone(), folder.to_owned());
         Arc::new(move |what| {
-            let _ = books.send(RunUpdate::Warning { folder: folder.clone(), what: what.to_owned() });
+            let _ = ledger.send(RunUpdate::Warning { folder: folder.clone(), what: what.to_owned() });
         })
     }
 
     fn tell(&self, news: RunUpdate) {
         // The ledger ends last. If it has ended, updates are no longer needed.
-        let _ = self.books.send(news);
+        let _ = self.ledger.send(news);
     }
 
     fn load(&self) -> MutexGuard<'_, Load> {

@@ -41,16 +41,16 @@ use case::Case;
     tensortap blame wrong --golden right --json --only wrong_here --limit 100\n\n\
     Labels: ok, wrong_here, inherited, raced, fed, masked, unknown.\n\
     Exit status: 0 the verdict is PASS; 1 the verdict is FAIL or UNDECIDED; 2 a dump cannot be read. FAIL means that \
-    a record that counts is outside its rule, a task stopped, nothing could be judged, or the run failed its own \
-    golden although every kernel agrees with its reference. UNDECIDED means that a missing rank could change the \
+    a record that counts is outside its rule, a task stopped, or nothing could be judged. It also means that the run \
+    failed its own golden although every kernel agrees with its reference. UNDECIDED means that a missing rank could change the \
     verdict. Tasks that could not be judged cause a FAIL only with --strict")]
 pub struct BlameArgs {
     #[command(flatten)]
     dump: DumpPathArg,
 
-    /// Compare with the dump of a correct run on any platform and runtime, or with .npy, .npz or .safetensors arrays (file
-    /// or folder) named as by `export`, as TASK.ARGUMENT (softmax.scores), or as outputs of the run. Repeatable with dumps:
-    /// differences between correct runs are ignored
+    /// Compare with the dump of a correct run on any platform and runtime, or with .npy, .npz or .safetensors arrays in a
+    /// file or folder. Arrays have their names from `export`, the form TASK.ARGUMENT (softmax.scores), or names of outputs of
+    /// the run. Repeatable with dumps: differences between correct runs are ignored
     #[arg(long, value_name = "DUMP", conflicts_with = "reference")]
     golden: Vec<PathBuf>,
 

@@ -41,7 +41,7 @@ use tensortap_query::{OUTPUTS, Pair, newest};
     tensortap diff right                           compare the newest dump with another\n  \
     tensortap diff wrong right --stage after       compare outputs of tasks, first errors first\n  \
     tensortap diff wrong right --sort error --limit 5\n  \
-    tensortap diff wrong golden.npz --csv          compare with arrays named as by `export`\n  \
+    tensortap diff wrong golden.npz --csv          compare with arrays, named as `export` does\n  \
     tensortap diff wrong --scene-golden            compare the outputs of the run with its scene\n  \
     tensortap diff --repeat-check first second     find tasks with equal inputs and different outputs\n  \
     tensortap diff wrong_run right_run             run folders: compare each rank with the same rank\n\n\

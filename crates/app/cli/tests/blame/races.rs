@@ -148,8 +148,8 @@ impl ExpectedRace {
             let other = blame.graph.task(other).task_id;
             let right_pair = if id == self.late { self.writers.contains(&other) } else { other == self.late };
             let right_kind = match harm {
-                Harm::Torn => kind == RaceKind::Overlapped,
-                Harm::Misread(args) => finding.arg_index.and_then(|arg| args.get(&arg)) == Some(&kind),
+                RaceEffect::Torn => kind == RaceKind::Overlapped,
+                RaceEffect::Misread(args) => finding.arg_index.and_then(|arg| args.get(&arg)) == Some(&kind),
             };
             if !right_pair || !right_kind {
                 let (late, writers) = (self.late, &self.writers);
@@ -160,14 +160,14 @@ impl ExpectedRace {
     }
 
     /// The harm that a task shows by itself.
-    fn harmed(&self, id: u64) -> Option<Harm<'_>> {
-        let torn = self.torn.contains(&id).then_some(Harm::Torn);
-        torn.or_else(|| self.misread.get(&id).map(Harm::Misread))
+    fn harmed(&self, id: u64) -> Option<RaceEffect<'_>> {
+        let torn = self.torn.contains(&id).then_some(RaceEffect::Torn);
+        torn.or_else(|| self.misread.get(&id).map(RaceEffect::Misread))
     }
 
     /// The harm that a golden shows. Misread content counts only if it differs from the golden. A task with
     /// other wrong inputs inherits the error.
-    fn harmed_by_golden(&self, id: u64) -> Option<Harm<'_>> {
+    fn harmed_by_golden(&self, id: u64) -> Option<RaceEffect<'_>> {
         let differs = |arg: u16| self.differing.contains(&(id, arg, DumpStage::BeforeDispatch));
         let misread = self.misread.get(&id).filter(|args| args.keys().any(|&arg| differs(arg)));
         let differs_at =
@@ -175,12 +175,12 @@ impl ExpectedRace {
         let torn = self.torn.contains(&id)
             && !differs_at(DumpStage::BeforeDispatch)
             && differs_at(DumpStage::AfterCompletion);
-        misread.map(Harm::Misread).or_else(|| torn.then_some(Harm::Torn))
+        misread.map(RaceEffect::Misread).or_else(|| torn.then_some(RaceEffect::Torn))
     }
 }
 
 #[derive(Debug)]
-enum Harm<'a> {
+enum RaceEffect<'a> {
     Torn,
     Misread(&'a BTreeMap<u16, RaceKind>),
 }

@@ -71,6 +71,34 @@ fn packages(manifest: &toml::Table, kinds: &[&str]) -> Vec<String> {
     tables.flatten().map(package).collect()
 }
 
+/// Crates that a crate's own code is built with if it is built without others: not the optional ones, unless a crate of the
+/// result turns on the feature for them.
+fn built_with(map: &[Crate], name: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![(name.to_string(), Vec::<String>::new())];
+    while let Some((name, features)) = open.pop() {
+        let member = map.iter().find(|member| member.name == name).expect("a crate of the code map");
+        let manifest = manifest(&member.folder().join("Cargo.toml"));
+        let texts = |value: Option<&toml::Value>| -> Vec<String> {
+            let list = value.and_then(toml::Value::as_array);
+            list.into_iter().flatten().filter_map(|text| text.as_str().map(String::from)).collect()
+        };
+        let enabled = |feature: &String| texts(manifest.get("features").and_then(|all| all.get(feature)));
+        let enabled: BTreeSet<String> = features.iter().flat_map(enabled).collect();
+        for (package, value) in manifest["dependencies"].as_table().expect("a table") {
+            let is_optional = value.get("optional").and_then(toml::Value::as_bool) == Some(true);
+            let Some(used) = folder_name(package) else { continue };
+            if !is_optional || enabled.contains(&format!("dep:{package}")) {
+                let features = texts(value.get("features"));
+                if found.insert(used.to_string()) || !features.is_empty() {
+                    open.push((used.to_string(), features));
+                }
+            }
+        }
+    }
+    found
+}
+
 /// The manifest of every crate, of the fuzz targets and of the examples.
 fn manifests() -> Vec<toml::Table> {
     let map = code_map(&page());
@@ -194,6 +222,17 @@ fn the_command_uses_only_the_public_library_query_and_what_it_serves() {
     assert_eq!(used, ["tensortap", "bench", "query", "test-scenes", "tui", "web"]);
     // Libraries that tests load into programs, and the protocol that a hostile program speaks.
     assert_eq!(by_tests, ["capi", "cuda", "opencl", "platform"]);
+}
+
+#[test]
+fn libraries_that_are_injected_into_programs_have_no_collector() {
+    let map = code_map(&page());
+    for injected in ["opencl", "cuda"] {
+        let used = built_with(&map, injected);
+        assert!(used.contains("recorder"), "{injected}: {used:?}");
+        assert!(!used.contains("collector"), "{injected} is built with the collector: {used:?}");
+    }
+    assert!(built_with(&map, "capi").contains("collector"), "a session of the C API can write a dump itself");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::assert_snapshot;
 use crate::common;
-use crate::folders::{Workshop, has_compilers};
+use crate::folders::{WorkFolder, has_compilers};
 use crate::given_kernels::library;
 use crate::peers::peer_dumps;
 use crate::simpler_dumps::{KERNELS, graph, source};
@@ -19,7 +19,7 @@ fn tasks_with_label<'a>(said: &'a Value, label: &str) -> Vec<&'a str> {
 
 #[test]
 fn rerun_finds_the_task_whose_output_is_not_reproduced() {
-    let shop = Workshop::new();
+    let shop = WorkFolder::new();
     shop.json(&["run", "vector_example", "--dump-tensor", "--inject-fault", "mul=sign", "--out", "wrong"]);
     let text = shop.call(&["blame", "wrong", "--rerun"]);
     assert_eq!(text.code, Some(1), "{text:?}");
@@ -46,7 +46,7 @@ fn rerun_uses_the_kernels_of_the_user() {
     if !has_compilers() {
         return;
     }
-    let shop = Workshop::new();
+    let shop = WorkFolder::new();
     let mul = |sign: &str| {
         format!(
             "#include <tensortap.h>\nvoid kernel_entry(uint64_t *args) {{ for (uint32_t i = 0; i < tt_scalar_u32(args, 3); i++) \
@@ -88,7 +88,7 @@ fn kernels_of_the_user_are_compared_by_rule_and_the_others_by_bits() {
     if !has_compilers() {
         return;
     }
-    let shop = Workshop::new();
+    let shop = WorkFolder::new();
     // Every product is one unit in the last place too great, which is within the tolerance of floats.
     let near = "#include <math.h>\n#include <tensortap.h>\nvoid kernel_entry(uint64_t *args) { \
         for (uint32_t i = 0; i < tt_scalar_u32(args, 3); i++) \
@@ -126,7 +126,7 @@ fn user_kernels_find_wrong_outputs_in_a_simpler_dump() {
     if !has_compilers() {
         return;
     }
-    let shop = Workshop::new();
+    let shop = WorkFolder::new();
     graph(&shop);
     library(&shop, "k", &source(KERNELS));
     library(&shop, "wrong", &source(&KERNELS.replace("* as_float(args[2])", "/ as_float(args[2])")));
@@ -192,7 +192,7 @@ fn finds_a_wrong_kernel_of_a_real_dump_without_a_golden() {
     if !has_compilers() {
         return;
     }
-    let shop = Workshop::new();
+    let shop = WorkFolder::new();
     let more = "void plus(int64_t *args) { for (int i = 0; i < 16384; i++) data(args, 1)[i] = data(args, 0)[i] + as_float(args[2]); }
         void times(int64_t *args) { for (int i = 0; i < 16384; i++) data(args, 2)[i] = data(args, 0)[i] * data(args, 1)[i]; }";
     library(&shop, "k", &source(&format!("{KERNELS}{more}")));

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::assert_snapshot;
 use crate::dumps::Folder;
-use crate::folders::{Workshop, has_compilers};
+use crate::folders::{WorkFolder, has_compilers};
 
 /// A folder with the dumps of a correct run and of a wrong one, in which the last element of the output of `mul` is wrong.
 fn right_and_wrong() -> Folder {
@@ -288,7 +288,7 @@ fn repeat_check_passes_if_tasks_with_equal_inputs_differ_by_nature() {
     if !has_compilers() {
         return;
     }
-    let shop = Workshop::new();
+    let shop = WorkFolder::new();
     shop.write("stamps/scene.toml", STAMPS);
     shop.write("stamps/stamp.c", STAMP);
     for out in ["one", "other"] {

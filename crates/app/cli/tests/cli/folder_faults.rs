@@ -4,7 +4,7 @@ use serde_json::Value;
 use tensortap::scene::FaultKind;
 
 use crate::common;
-use crate::folders::{HALVE, WEIGH, Workshop, halves, has_compilers};
+use crate::folders::{HALVE, WEIGH, WorkFolder, halves, has_compilers};
 
 /// Kernels of the tasks with the label wrong_here.
 fn wrong_here(said: &Value) -> Vec<String> {
@@ -135,7 +135,7 @@ fn replay_reports_a_different_build_and_accepts_a_moved_folder() {
     if !has_compilers() {
         return;
     }
-    let shop: Workshop = halves();
+    let shop: WorkFolder = halves();
     assert_eq!(shop.call(&["run", "halves", "--dump-tensor", "--out", "dump"]).code, Some(0));
     let same = shop.call(&["replay", "dump", "--all"]);
     assert!(

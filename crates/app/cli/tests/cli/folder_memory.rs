@@ -4,7 +4,7 @@ use serde_json::Value;
 use tensortap::{PLATFORMS, RUNTIMES};
 
 use crate::common;
-use crate::folders::{Workshop, has_compilers};
+use crate::folders::{WorkFolder, has_compilers};
 
 /// `total` directly follows `y` in memory if `y` fills whole cache lines, so writing past `y` changes `total`.
 const SCENE: &str = r#"
@@ -106,14 +106,14 @@ pub struct Leaves {
     pub past: u32,
 }
 
-pub fn write(shop: &Workshop, file: &str, source: &str, leaves: Leaves) {
+pub fn write(shop: &WorkFolder, file: &str, source: &str, leaves: Leaves) {
     let source = source.replace("FIRST", &format!("-{}", leaves.before));
     shop.write(&format!("sums/{file}"), &source.replace("PAST", &leaves.past.to_string()));
 }
 
 /// The scene with kernels that write this far outside their tensors.
-pub fn sums(twice: Leaves, add: Leaves) -> Workshop {
-    let shop = Workshop::new();
+pub fn sums(twice: Leaves, add: Leaves) -> WorkFolder {
+    let shop = WorkFolder::new();
     shop.write("sums/scene.toml", SCENE);
     write(&shop, "twice.c", TWICE, twice);
     write(&shop, "add.c", ADD, add);
@@ -332,7 +332,7 @@ fn rejects_more_guarded_tensors_than_the_system_has_mappings() {
     if !has_compilers() {
         return;
     }
-    let shop = Workshop::new();
+    let shop = WorkFolder::new();
     let outputs: Vec<String> = (0..15).map(|each| format!("\"out y{each}\"")).collect();
     shop.write("many/scene.toml", &MANY.replace("OUTPUTS", &outputs.join(", ")));
     shop.write("many/many.c", MANY_C);

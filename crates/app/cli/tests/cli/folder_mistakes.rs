@@ -1,6 +1,6 @@
 //! A mistake in a scene folder is reported with file, line, problem and remedy before anything runs.
 
-use crate::folders::{SCENE, WEIGH, Workshop, halves, has_compilers};
+use crate::folders::{SCENE, WEIGH, WorkFolder, halves, has_compilers};
 
 /// A mistake: a replacement in the description, the text whose line is reported, and parts of the message.
 struct Case {
@@ -209,7 +209,7 @@ fn rejects_a_library_of_a_different_header_version() {
     if !has_compilers() {
         return;
     }
-    let shop = Workshop::new();
+    let shop = WorkFolder::new();
     let description =
         SCENE.replace("source = \"halve.cpp\"\nsymbol = \"halve\"", "library = \"libhalve.so\"");
     shop.write("halves/scene.toml", &description);

@@ -1,7 +1,7 @@
 //! Orchestrations in C: their tasks are checked like those in Rust, and failures are reported and contained, whether the
 //! host or the device builds the graph.
 
-use crate::folders::{Workshop, has_compilers};
+use crate::folders::{WorkFolder, has_compilers};
 
 const SCENE: &str = r#"
 [[tensor]]
@@ -73,12 +73,12 @@ int orchestrate(tt_orch *o)
 }
 "#;
 
-fn write(shop: &Workshop, before: &str, after: &str) {
+fn write(shop: &WorkFolder, before: &str, after: &str) {
     shop.write("turn/graph.c", &GRAPH.replace("BEFORE", before).replace("AFTER", after));
 }
 
-fn turn() -> Workshop {
-    let shop = Workshop::new();
+fn turn() -> WorkFolder {
+    let shop = WorkFolder::new();
     shop.write("turn/scene.toml", SCENE);
     shop.write("turn/copy.c", COPY);
     shop

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::common;
 use crate::folder_memory::{ADD, Leaves, past, sums, write};
-use crate::folders::{Workshop, has_compilers};
+use crate::folders::{WorkFolder, has_compilers};
 
 /// Whether the C compiler has the libraries of its sanitizers.
 fn has_sanitizers() -> bool {
@@ -158,7 +158,7 @@ const REFUSED: &[(&[&str], Option<&str>, &str)] = &[
 ];
 
 /// The scene with a prebuilt library instead of its kernel source.
-fn write_library_scene(shop: &Workshop) {
+fn write_library_scene(shop: &WorkFolder) {
     let built = walk(&shop.path("cache/build"))
         .into_iter()
         .find(|path| path.ends_with(".so") && path.contains("add-"));

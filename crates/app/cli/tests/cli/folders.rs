@@ -25,13 +25,13 @@ pub fn example(name: &str) -> PathBuf {
 }
 
 /// A temporary folder with its own library cache.
-pub struct Workshop {
+pub struct WorkFolder {
     pub folder: tempfile::TempDir,
 }
 
-impl Workshop {
-    pub fn new() -> Workshop {
-        Workshop { folder: tempfile::tempdir().expect("a folder") }
+impl WorkFolder {
+    pub fn new() -> WorkFolder {
+        WorkFolder { folder: tempfile::tempdir().expect("a folder") }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -140,8 +140,8 @@ TT_KERNEL(halve)
 ";
 
 /// The scene of this page, in its own workshop.
-pub fn halves() -> Workshop {
-    let shop = Workshop::new();
+pub fn halves() -> WorkFolder {
+    let shop = WorkFolder::new();
     shop.write("halves/scene.toml", SCENE);
     shop.write("halves/weigh.c", WEIGH);
     shop.write("halves/halve.cpp", HALVE);
@@ -217,7 +217,7 @@ fn a_new_scene_runs_in_both_languages_and_overwrites_nothing() {
     if !has_compilers() {
         return;
     }
-    let shop = Workshop::new();
+    let shop = WorkFolder::new();
     for (words, source) in
         [(&["new-scene", "demo"][..], "kernels.c"), (&["new-scene", "plus", "--cpp"], "kernels.cpp")]
     {
@@ -240,7 +240,7 @@ fn the_examples_run_everywhere_and_blame_finds_the_softmax_bug() {
     if !has_compilers() {
         return;
     }
-    let shop = Workshop::new();
+    let shop = WorkFolder::new();
     for (turn, runtime) in RUNTIMES.iter().map(|runtime| runtime.name()).enumerate() {
         let platform = PLATFORMS[turn % PLATFORMS.len()].name();
         for name in ["saxpy", "gemm"] {
@@ -295,7 +295,7 @@ fn the_suite_of_examples_fails_only_because_of_the_known_bug() {
     if !has_compilers() {
         return;
     }
-    let shop = Workshop::new();
+    let shop = WorkFolder::new();
     let scenes = example("");
     let (code, said) = shop.json(&["test", scenes.to_str().expect("UTF-8"), "--runtime", "host_build_graph"]);
     assert_eq!(code, Some(1), "{said}");

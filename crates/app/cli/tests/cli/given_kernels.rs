@@ -5,10 +5,10 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::folders::{WEIGH, Workshop, halves, has_compilers};
+use crate::folders::{WEIGH, WorkFolder, halves, has_compilers};
 
 /// Compiles a source into a library of the workshop.
-pub fn library(shop: &Workshop, name: &str, source: &str) {
+pub fn library(shop: &WorkFolder, name: &str, source: &str) {
     shop.write(&format!("{name}.c"), source);
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../include");
     let mut cc = Command::new("cc");
@@ -47,7 +47,7 @@ fn a_correct_build_passes_and_a_wrong_one_fails() {
     if !has_compilers() {
         return;
     }
-    let shop = Workshop::new();
+    let shop = WorkFolder::new();
     library(&shop, "mul", MUL);
     shop.json(&["run", "vector_example", "--dump-tensor", "--out", "good"]);
     let (code, _) =
@@ -85,7 +85,7 @@ fn a_case_accepts_another_build_and_can_contain_it() {
     if !has_compilers() {
         return;
     }
-    let shop = Workshop::new();
+    let shop = WorkFolder::new();
     library(&shop, "mul", MUL);
     shop.json(&["run", "vector_example", "--dump-tensor", "--out", "good"]);
     shop.json(&["extract", "good", "--task", "mul", "--out", "cases/own"]);
@@ -137,7 +137,7 @@ fn rejects_invalid_kernels_before_the_replay() {
     if !has_compilers() {
         return;
     }
-    let shop = Workshop::new();
+    let shop = WorkFolder::new();
     library(&shop, "mul", MUL);
     library(&shop, "old", "int tensortap_abi_99; void kernel_entry(unsigned long *args) { (void)args; }");
     library(

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::folders::{Workshop, has_compilers};
+use crate::folders::{WorkFolder, has_compilers};
 use crate::given_kernels::{failed, library};
 use crate::simpler_dumps::{SimplerDump, source};
 
@@ -54,7 +54,7 @@ fn meaning(bits: u8) -> f32 {
 }
 
 /// A task for each kernel.
-fn dump(shop: &Workshop) {
+fn dump(shop: &WorkFolder) {
     let mut dump = SimplerDump::default();
     let one = |dump: &mut SimplerDump, dtype: &str, role: &str, bytes: &[u8]| {
         let stage = if role == "input" { BEFORE } else { AFTER };
@@ -83,7 +83,7 @@ fn dump(shop: &Workshop) {
 
 #[test]
 fn reads_simpler_dtypes_as_values() {
-    let shop = Workshop::new();
+    let shop = WorkFolder::new();
     dump(&shop);
     let (code, list) = shop.json(&["list", "g"]);
     assert_eq!(code, Some(0), "{list}");
@@ -122,7 +122,7 @@ fn passes_simpler_dtypes_to_its_kernels() {
     if !has_compilers() {
         return;
     }
-    let shop = Workshop::new();
+    let shop = WorkFolder::new();
     dump(&shop);
     library(&shop, "k", &source(KERNELS));
     library(&shop, "wrong", &source(&KERNELS.replace("*at << 4 | *at >> 4", "*at << 4 | *at >> 5")));

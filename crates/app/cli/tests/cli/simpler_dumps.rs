@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::folders::Workshop;
+use crate::folders::WorkFolder;
 
 /// The descriptor of `simpler`, written without this project's headers.
 const HEAD: &str = r"
@@ -142,7 +142,7 @@ impl SimplerDump {
         self.arg_index += 1;
     }
 
-    pub fn write(self, shop: &Workshop) {
+    pub fn write(self, shop: &WorkFolder) {
         let SimplerDump { args, tasks, bin, .. } = self;
         let before = args.iter().filter(|arg| arg["stage"] == "before_dispatch").count();
         let manifest = json!({"run_dir": "args_dump", "dump_args_level": 2, "total_args": args.len(),
@@ -165,7 +165,7 @@ pub enum OlderFormat {
 
 impl SimplerDump {
     /// Writes the files of an older version, with `deps.json` and the names of kernels next to them.
-    pub fn write_older(self, shop: &Workshop, older: OlderFormat) {
+    pub fn write_older(self, shop: &WorkFolder, older: OlderFormat) {
         let SimplerDump { args, tasks, bin, .. } = self;
         let listed = |record: &Value| match older {
             OlderFormat::First => first(record, &tasks),
@@ -184,7 +184,7 @@ impl SimplerDump {
     }
 }
 
-fn write_beside(shop: &Workshop, tasks: &[Value]) {
+fn write_beside(shop: &WorkFolder, tasks: &[Value]) {
     shop.write("g/deps.json", &json!({"tasks": tasks, "edges": []}).to_string());
     shop.write(
         "g/name_map.json",
@@ -242,7 +242,7 @@ fn first(record: &Value, tasks: &[Value]) -> Option<Value> {
 }
 
 /// A third-generation dump with six tasks of five kernels.
-pub fn graph(shop: &Workshop) {
+pub fn graph(shop: &WorkFolder) {
     six_tasks().write(shop);
 }
 

@@ -4,16 +4,16 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::folders::{Workshop, has_compilers};
+use crate::folders::{WorkFolder, has_compilers};
 use crate::given_kernels::{failed, library};
 use crate::simpler_dumps::{KERNELS, OlderFormat, six_tasks, source};
 
 /// A dump of an older generation, the kernels, and those with one wrong instruction in `from`.
-fn shop(older: OlderFormat, from: &str, to: &str) -> Option<Workshop> {
+fn shop(older: OlderFormat, from: &str, to: &str) -> Option<WorkFolder> {
     if !has_compilers() {
         return None;
     }
-    let shop = Workshop::new();
+    let shop = WorkFolder::new();
     six_tasks().write_older(&shop, older);
     library(&shop, "k", &source(KERNELS));
     let wrong = KERNELS.replace(from, to);
@@ -23,14 +23,14 @@ fn shop(older: OlderFormat, from: &str, to: &str) -> Option<Workshop> {
 }
 
 /// Replays with kernels, each `NAME=LIB:SYMBOL`.
-fn replay(shop: &Workshop, kernels: &str, options: &str) -> (Option<i32>, Value) {
+fn replay(shop: &WorkFolder, kernels: &str, options: &str) -> (Option<i32>, Value) {
     let mut words = vec!["replay", "g", "--abi", "simpler"];
     kernels.split(' ').for_each(|kernel| words.extend(["--kernel", kernel]));
     words.extend(options.split_whitespace());
     shop.json(&words)
 }
 
-fn passes(shop: &Workshop, kernels: &str, options: &str, bitexact: u64) {
+fn passes(shop: &WorkFolder, kernels: &str, options: &str, bitexact: u64) {
     let (code, said) = replay(shop, kernels, options);
     assert_eq!(
         (code, &said["bitexact"], &said["tasks"]),

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::folders::{Workshop, has_compilers};
+use crate::folders::{WorkFolder, has_compilers};
 use crate::given_kernels::{failed, library};
 use crate::peers::peer_dumps;
 use crate::simpler_dumps::{KERNELS, SimplerDump, graph, source};
@@ -29,7 +29,7 @@ fn replays_a_simpler_graph_and_finds_a_wrong_instruction() {
     if !has_compilers() {
         return;
     }
-    let shop = Workshop::new();
+    let shop = WorkFolder::new();
     graph(&shop);
     library(&shop, "k", &source(KERNELS));
     library(&shop, "wrong", &source(&KERNELS.replace("* as_float(args[2])", "/ as_float(args[2])")));
@@ -84,7 +84,7 @@ fn replays_a_simpler_graph_and_finds_a_wrong_instruction() {
 }
 
 /// The cases of `folder` that their own libraries replay.
-fn cases(shop: &Workshop, more: &[&str]) -> (Option<i32>, Value) {
+fn cases(shop: &WorkFolder, more: &[&str]) -> (Option<i32>, Value) {
     shop.json(&[&["replay", "cases"], more].concat())
 }
 
@@ -93,7 +93,7 @@ fn extracts_a_simpler_task_with_its_kernel() {
     if !has_compilers() {
         return;
     }
-    let shop = Workshop::new();
+    let shop = WorkFolder::new();
     graph(&shop);
     library(&shop, "k", &source(KERNELS));
     library(&shop, "wrong", &source(&KERNELS.replace("* as_float(args[2])", "/ as_float(args[2])")));
@@ -150,7 +150,7 @@ fn code_of_a_case_runs_only_with_consent() {
     if !has_compilers() {
         return;
     }
-    let shop = Workshop::new();
+    let shop = WorkFolder::new();
     graph(&shop);
     library(&shop, "k", &source(KERNELS));
     let one = ["--task", "1:0", "--abi", "simpler", "--kernel", "SCALE=k.so:scale"];
@@ -221,7 +221,7 @@ fn arguments_share_buffers_up_to_the_limit_of_simpler() {
     if !has_compilers() {
         return;
     }
-    let shop = Workshop::new();
+    let shop = WorkFolder::new();
     library(&shop, "k", &source(WIDE));
     let mut dump = SimplerDump::default();
     let x: Vec<f32> = (1..33_u16).map(f32::from).collect();
@@ -275,7 +275,7 @@ fn replays_real_dumps_of_every_generation() {
     if !has_compilers() {
         return;
     }
-    let shop = Workshop::new();
+    let shop = WorkFolder::new();
     let by_one = "void plus(int64_t *args) { for (int i = 0; i < 16384; i++) data(args, 1)[i] = data(args, 0)[i] + as_float(args[2]); }
         void times(int64_t *args) { for (int i = 0; i < 16384; i++) data(args, 2)[i] = data(args, 0)[i] * data(args, 1)[i]; }";
     library(&shop, "k", &source(&format!("{KERNELS}{by_one}")));

@@ -21,4 +21,4 @@ __attribute__((visibility("default"))) void reportMemoryUsageToProfiler(void *bl
 }
 } // namespace c10
 
-extern "C" __attribute__((visibility("default"))) uint64_t told_to_profiler() { return c10::sum; }
+extern "C" __attribute__((visibility("default"))) uint64_t reported_to_profiler() { return c10::sum; }

@@ -34,7 +34,7 @@ static void gate(void *data) {
 // An allocator like PyTorch's. It is loaded when a plan needs it.
 static CUdeviceptr (*torch_malloc)(size_t);
 static void (*torch_free)(CUdeviceptr);
-static uint64_t (*told_to_profiler)(void);
+static uint64_t (*reported_to_profiler)(void);
 
 static void *symbol(void *library, const char *name) {
   void *found = library ? dlsym(library, name) : NULL;
@@ -46,7 +46,7 @@ static void load_torch(int is_bound_at_once) {
   void *library = dlopen(is_bound_at_once ? "libc10_cuda.so.bound" : "libc10_cuda.so", RTLD_LAZY);
   torch_malloc = (CUdeviceptr(*)(size_t))symbol(library, "torch_malloc");
   torch_free = (void (*)(CUdeviceptr))symbol(library, "torch_free");
-  told_to_profiler = (uint64_t(*)(void))symbol(library, "told_to_profiler");
+  reported_to_profiler = (uint64_t(*)(void))symbol(library, "reported_to_profiler");
 }
 
 // A launch call that takes long. Parameters: stream, buffer, k, words.
@@ -106,7 +106,7 @@ int main(int count, char **args) {
     else if (!strcmp(what, "torch")) load_torch((int)n[0]);
     else if (!strcmp(what, "torch_alloc")) buffers[n[0]] = torch_malloc(4 * (size_t)n[1]);
     else if (!strcmp(what, "torch_free")) torch_free(buffers[n[0]]);
-    else if (!strcmp(what, "torch_told")) printf("%016llx\n", (unsigned long long)told_to_profiler());
+    else if (!strcmp(what, "torch_reported")) printf("%016llx\n", (unsigned long long)reported_to_profiler());
     else if (!strcmp(what, "mix")) {
       struct {
         CUdeviceptr x, y;

@@ -34,7 +34,7 @@ fn blocks_of_an_allocator_like_pytorchs_are_known_and_its_reports_still_arrive()
     let plan = |bound: u32| {
         format!(
             "stream 1 1\ntorch {bound}\ntorch_alloc 0 200\ntorch_alloc 1 300\nput 1 0 0 7 200 0\nmix 1 0 10 1 5 3 90 0\n\
-             torch_free 0\ntorch_alloc 2 50\nput 1 2 0 9 50 0\nput 1 0 150 1 1 0\nread 1 1 5 90\ntorch_told 0\n"
+             torch_free 0\ntorch_alloc 2 50\nput 1 2 0 9 50 0\nput 1 0 150 1 1 0\nread 1 1 5 90\ntorch_reported 0\n"
         )
     };
     for bound in [0, 1] {

@@ -34,7 +34,7 @@ fn ranges_are_limited_to_the_requested_size() {
 }
 
 #[test]
-fn launches_behind_a_gate_are_submitted_without_room_and_reported() {
+fn launches_after_a_gate_are_submitted_without_room_and_reported() {
     let bench = Bench::new();
     // Each launch needs two slices of 12,032 bytes. Only the program opens the gate.
     let mut plan = String::from("stream 1 1\nalloc 0 3000\nwrite 0 0 0 3000 5 1\ngate 1\n");
@@ -73,7 +73,7 @@ fn launches_behind_a_gate_are_submitted_without_room_and_reported() {
 }
 
 #[test]
-fn launches_behind_a_gate_are_submitted_without_device_code() {
+fn launches_after_a_gate_are_submitted_without_device_code() {
     let bench = Bench::new();
     let mut plan = String::from("stream 1 1\nalloc 0 3000\nwrite 0 0 0 3000 5 1\ngate 1\n");
     (0..6).for_each(|turn| plan += &format!("put 1 0 0 {turn} 3000 {turn}\n"));

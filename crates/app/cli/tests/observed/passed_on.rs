@@ -72,7 +72,7 @@ fn a_missing_launch_is_found_although_overlapping_arguments_hold_other_bytes() {
     assert_eq!((kernel.as_str(), label.as_str()), ("double", "fed"), "{text}");
 }
 
-/// A buffer that nobody's allocation is recorded of holds garbage. The host writes its beginning, `scale` all the rest.
+/// A buffer whose allocation is not recorded holds garbage. The host writes its beginning, `scale` all the rest.
 fn overwritten(folder: &Path, (garbage, last): (u8, u8)) -> PathBuf {
     let mut program = Program::new(folder);
     let x = program.unrecorded_buffer(&[garbage; N], MemorySpace::Host);

@@ -265,7 +265,7 @@ fn filtered_commands_still_order_the_others() {
 }
 
 #[test]
-fn commands_behind_a_gate_are_captured_when_they_run() {
+fn commands_after_a_gate_are_captured_when_they_run() {
     let Some(mut bench) = Bench::new() else { return };
     let buffers = vec![Buffer::Own { words: WORDS, seed: 4 }, Buffer::Own { words: WORDS, seed: 5 }];
     let all = |buffer| WordRange { buffer, at: 0, words: WORDS };

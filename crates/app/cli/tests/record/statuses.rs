@@ -34,10 +34,11 @@ fn the_status_is_the_programs_or_shows_why_it_did_not_start() {
 #[test]
 fn missing_libraries_are_reported_with_the_part_they_record() {
     let bench = Bench::new();
-    let alone = bench.path("tensortap");
-    fs::copy(common::executable(), &alone).unwrap();
+    fs::create_dir(bench.path("release")).unwrap();
+    let copied = bench.path("release/tensortap");
+    fs::copy(common::executable(), &copied).unwrap();
     let record = |name: &str, options: &[&str]| {
-        let mut command = Command::new(&alone);
+        let mut command = Command::new(&copied);
         command.args(["record", "--out", name]).args(options).args(["--", "true"]);
         stderr(&command.current_dir(bench.path("")).output().unwrap())
     };
@@ -55,6 +56,11 @@ fn missing_libraries_are_reported_with_the_part_they_record() {
         said.contains("libtensortap.so and libtensortap_cuda.so not found") && !said.contains("and OpenCL"),
         "{said}"
     );
+    // A folder of cargo, in which only the command was built.
+    fs::create_dir(bench.path("release/.fingerprint")).unwrap();
+    let said = record("cargo", &["--no-cuda"]);
+    let build = "run: cargo build --release -p tensortap-capi -p tensortap-opencl\n";
+    assert!(said.contains(build) && !said.contains("scripts/install"), "{said}");
 }
 
 #[test]

@@ -41,6 +41,19 @@ impl DumpStage {
     pub fn parse(name: &str) -> Option<DumpStage> {
         DumpStage::ALL.into_iter().find(|stage| stage.name() == name)
     }
+
+    /// The short name, in selectors, tables and names of exported arrays.
+    pub const fn word(self) -> &'static str {
+        match self {
+            DumpStage::BeforeDispatch => "before",
+            DumpStage::AfterCompletion => "after",
+        }
+    }
+
+    /// The stage with this short name.
+    pub fn from_word(word: &str) -> Option<DumpStage> {
+        DumpStage::ALL.into_iter().find(|stage| stage.word() == word)
+    }
 }
 
 /// Why an argument could not be captured.

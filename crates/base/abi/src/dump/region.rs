@@ -24,7 +24,7 @@ pub const REGION_OF_PROCESS: u64 = 1;
 /// that a number has one meaning in a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NumberKind {
-    /// Tasks without an id of the program's.
+    /// Tasks to which the program gave no id.
     Task = 0,
     /// Strings.
     String = 1,

@@ -96,10 +96,10 @@ proptest! {
 
 /// The tensor without some first and last indices of each dimension; at least one index remains.
 fn block(tensor: &Layout, cuts: &[(u64, u64)]) -> Layout {
-    cuts.iter().enumerate().fold(*tensor, |view, (dim, &(before, behind))| {
+    cuts.iter().enumerate().fold(*tensor, |view, (dim, &(before, after))| {
         let size = view.shape()[dim];
         let before = before.min(size - 1);
-        view.slice(dim, before, (size - before).saturating_sub(behind).max(1)).unwrap()
+        view.slice(dim, before, (size - before).saturating_sub(after).max(1)).unwrap()
     })
 }
 

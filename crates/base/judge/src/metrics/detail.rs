@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use super::block::{Block, Bytes, ExclusionReason};
 use super::comparison::Comparison;
-use super::full::round_golden;
+use super::full::with_rounded_golden;
 use super::peak::{Peak, WorstElement};
 use super::rule::Test;
 use super::stream::{Pass, sealed};
@@ -156,14 +156,9 @@ impl sealed::State for DetailPass {
     }
 
     fn block(&mut self, bytes: &Bytes<'_>) {
-        match self.rounded.take() {
-            None => self.take(bytes),
-            Some(mut golden) => {
-                round_golden(bytes, &mut golden);
-                self.take(&Bytes { golden: &golden, golden_dtype: bytes.dump_dtype, ..*bytes });
-                self.rounded = Some(golden);
-            }
-        }
+        let mut rounded = self.rounded.take();
+        self.take(&with_rounded_golden(bytes, rounded.as_mut()));
+        self.rounded = rounded;
     }
 
     fn join(&mut self, next: Self) {

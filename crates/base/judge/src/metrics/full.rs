@@ -275,8 +275,7 @@ impl sealed::State for MetricsPass {
         let Self { level, block, direct, rounded } = self;
         direct.take(bytes, block, *level);
         if let Some((rounded, golden)) = rounded {
-            round_golden(bytes, golden);
-            rounded.take(&Bytes { golden, golden_dtype: bytes.dump_dtype, ..*bytes }, block, *level);
+            rounded.take(&with_rounded_golden(bytes, Some(golden)), block, *level);
         }
     }
 
@@ -330,14 +329,16 @@ fn sums(bytes: &Bytes<'_>, block: &mut Block, level: Level, test: &Test) -> Sums
     }
 }
 
-/// Rounds the golden of a block to the dump's dtype.
-pub(super) fn round_golden(bytes: &Bytes<'_>, rounded: &mut Vec<u8>) {
+/// A block with its golden rounded to the dump's dtype. `rounded` is the room for it; without room, the block is unchanged.
+pub(super) fn with_rounded_golden<'b>(bytes: &Bytes<'b>, rounded: Option<&'b mut Vec<u8>>) -> Bytes<'b> {
+    let Some(rounded) = rounded else { return *bytes };
     let mut values = [0.0; BLOCK];
     let values = &mut values[..bytes.count];
     decode_block(bytes.golden_dtype, bytes.golden, values);
     rounded.clear();
     rounded.resize((bytes.count * bytes.dump_dtype.bits() as usize).div_ceil(8), 0);
     encode_block(bytes.dump_dtype, values, rounded);
+    Bytes { golden: rounded, golden_dtype: bytes.dump_dtype, ..*bytes }
 }
 
 fn metrics(findings: Findings, comparison: &Comparison, golden_dtype: DType) -> Metrics {

@@ -7,7 +7,7 @@ use tensortap_abi::DType;
 use super::block::{Block, Bytes, may_exceed};
 use super::comparison::Comparison;
 use super::distance::SumDistances;
-use super::full::{greatest_error, round_golden};
+use super::full::{greatest_error, with_rounded_golden};
 use super::peak::{Peak, WorstElement, greater};
 use super::rule::Test;
 use super::stream::{Pass, sealed};
@@ -91,14 +91,9 @@ impl sealed::State for QuickPass {
 
     fn block(&mut self, bytes: &Bytes<'_>) {
         self.elements += bytes.count as u64;
-        match self.rounded.take() {
-            None => self.take(bytes),
-            Some(mut golden) => {
-                round_golden(bytes, &mut golden);
-                self.take(&Bytes { golden: &golden, golden_dtype: bytes.dump_dtype, ..*bytes });
-                self.rounded = Some(golden);
-            }
-        }
+        let mut rounded = self.rounded.take();
+        self.take(&with_rounded_golden(bytes, rounded.as_mut()));
+        self.rounded = rounded;
     }
 
     fn join(&mut self, next: Self) {

@@ -21,7 +21,7 @@ impl Page {
 fn the_bell_rings_for_a_sleeping_host_only_and_once() {
     let page = Page::default();
     let (host, device) = page.ends();
-    assert!(!device.wake_host(), "nobody sleeps");
+    assert!(!device.wake_host(), "the host does not sleep");
     assert_eq!(host.fall_asleep(), Ok(true), "the wake was kept");
     let Ok(()) = host.take_wake();
     assert_eq!(host.fall_asleep(), Ok(false), "the wake was taken");

@@ -25,8 +25,8 @@ proptest! {
         for _ in 0..producers {
             arm(&count);
         }
-        let told: Vec<bool> = (0..=producers).map(|_| satisfy(&count)).collect();
-        prop_assert_eq!(told.iter().position(|&last| last), Some(producers));
+        let answers: Vec<bool> = (0..=producers).map(|_| satisfy(&count)).collect();
+        prop_assert_eq!(answers.iter().position(|&last| last), Some(producers));
     }
 }
 
@@ -46,11 +46,11 @@ fn under_threads_exactly_one_caller_gets_true() {
         };
         counts.iter().zip(0..).map(satisfy_in_step).collect::<Vec<bool>>()
     };
-    let told = thread::scope(|scope| {
+    let answers = thread::scope(|scope| {
         let producer = scope.spawn(satisfy_all);
         [satisfy_all(), producer.join().unwrap()]
     });
-    for (task, (own, other)) in told[0].iter().zip(&told[1]).enumerate() {
+    for (task, (own, other)) in answers[0].iter().zip(&answers[1]).enumerate() {
         assert_ne!(own, other, "task {task}");
     }
 }

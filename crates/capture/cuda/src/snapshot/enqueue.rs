@@ -216,7 +216,7 @@ fn side(device: &ContextResources, bundles: RingSlice, (base, count): (u64, u64)
         finished,
         results: base + WORD_BYTES,
         decisions,
-        told: base + WORD_BYTES + count * RESULT_BYTES,
+        host_decisions: base + WORD_BYTES + count * RESULT_BYTES,
         stored,
         mask,
         ..Side::new_zeroed()

@@ -143,7 +143,7 @@ impl Harvest {
         self.lose(backend, None, lost);
         let mut queues = std::mem::take(&mut self.queues);
         // A stream may wait for content that another stream brings in this turn. So nothing is treated as
-        // lost before all streams were looked at.
+        // lost before all streams were checked.
         loop {
             let mut moved = false;
             for queue in queues.values_mut() {

@@ -9,13 +9,15 @@ use std::{
 
 use tempfile::TempDir;
 use tensortap_abi::{DeviceRange, DumpCollect, DumpFilter, DumpGeometry, DumpLevel, DumpPolicy};
-use tensortap_collector::{Collection, Collector, CollectorOptions, DeviceRegion, RunEnd, Summary};
+use tensortap_collector::{
+    ANY_MEMORY, Collection, Collector, CollectorOptions, DeviceRegion, RunEnd, Summary,
+};
 use tensortap_format::{Dump, DumpWriter, RunInfo, Status, verify};
 use tensortap_platform::{
     LINK_PAGE_BYTES,
     attach::{AttachListener, AttachedProcess, Hello, ProcessEvent},
 };
-use tensortap_record::{ANY_MEMORY, Session};
+use tensortap_record::Session;
 use tensortap_recorder::{SetupOptions, setup_bytes};
 use tensortap_sync::Flag;
 

@@ -82,12 +82,12 @@ fn read_head(path: &Path, most: u64) -> Result<Vec<u8>, FormatError> {
 }
 
 /// Where the payload of a tensor is: its first byte in the file, and its size.
-pub(super) type Place = (u64, u64);
+pub(super) type PayloadRange = (u64, u64);
 
 /// The header of a safetensors file.
 pub(super) struct Header {
     notes: HashMap<String, String>,
-    pub(super) tensors: HashMap<String, Place>,
+    pub(super) tensors: HashMap<String, PayloadRange>,
 }
 
 #[derive(Deserialize)]
@@ -154,7 +154,7 @@ impl Header {
 pub(super) fn place(
     record: &mut Map<String, Value>,
     name: &str,
-    tensors: &HashMap<String, Place>,
+    tensors: &HashMap<String, PayloadRange>,
 ) -> Result<(), String> {
     let (at, bytes) = tensors.get(name).ok_or_else(|| format!("tensor `{name}` is not in the file"))?;
     record.insert("bin_offset".into(), (*at).into());

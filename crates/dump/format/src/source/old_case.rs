@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::case::{Place, place};
+use super::case::{PayloadRange, place};
 use crate::SCHEMA_VERSION;
 
 const KIND: &str = "tensortap_case";
@@ -59,7 +59,7 @@ struct Scalar {
 /// The manifest and the graph that describe the same task. `tensors` are the payloads.
 pub(super) fn documents(
     description: &[u8],
-    tensors: &HashMap<String, Place>,
+    tensors: &HashMap<String, PayloadRange>,
 ) -> Result<(Map<String, Value>, Value), String> {
     let mut old: Description = serde_json::from_slice(description).map_err(|error| error.to_string())?;
     if old.kind != KIND {
@@ -127,7 +127,7 @@ impl Content {
     fn fill(
         self,
         record: &mut Map<String, Value>,
-        tensors: &HashMap<String, Place>,
+        tensors: &HashMap<String, PayloadRange>,
     ) -> Result<Option<Value>, String> {
         let (payload, is_captured) = match self.payload.as_str() {
             "noise" => ("stored", false),

@@ -14,7 +14,7 @@ pub struct PointerWord {
 }
 
 impl PointerWord {
-    /// The word that a name such as `1+480` stands for.
+    /// The word that a name such as `1+480` means.
     ///
     /// ```
     /// use tensortap_format::PointerWord;

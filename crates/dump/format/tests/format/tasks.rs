@@ -61,9 +61,9 @@ fn written(task: Task<'_>) -> String {
     producers.sort_unstable();
     consumers.sort_unstable();
     let dispatches: Vec<_> = task.dispatches().iter().zip(task.dispatch_times()).collect();
-    let told = task.is_recorded();
+    let is_recorded = task.is_recorded();
     format!(
-        "{told} {:?} {arguments:?} {dispatches:?} {uncaptured:?} {producers:?} {consumers:?}",
+        "{is_recorded} {:?} {arguments:?} {dispatches:?} {uncaptured:?} {producers:?} {consumers:?}",
         task.facts()
     )
 }
@@ -201,12 +201,12 @@ fn one_of_several_repeated_records_counts_and_the_repetition_is_noted() {
 
 #[test]
 fn arguments_of_unrecorded_tasks_create_tasks_after_the_others() {
-    let (lost, told) = (key(0, 8), key(0, 9));
+    let (lost, recorded) = (key(0, 8), key(0, 9));
     let named = ArgumentRecord { func_id: [NO_KERNEL, 3, NO_KERNEL], ..argument(lost, 1, BEFORE, 0) };
     let mut tasks = assembled(&[
         TaskPart::Argument(argument(lost, 0, BEFORE, 1)),
         TaskPart::Argument(named),
-        task(told, None),
+        task(recorded, None),
     ]);
     let order: Vec<_> = tasks.iter().map(|t| (t.task_id, t.is_recorded())).collect();
     assert_eq!(order, [(9, true), (8, false)]);

@@ -116,7 +116,7 @@ fn a_cut_at_any_byte_of_the_footer_is_repaired() {
 }
 
 /// Records, tasks and end of a dump.
-fn told(dump: &Dump) -> (Vec<Value>, usize, usize, Option<Status>) {
+fn content_of(dump: &Dump) -> (Vec<Value>, usize, usize, Option<Status>) {
     let records = dump.records().map(|record| serde_json::to_value(record.unwrap()).unwrap()).collect();
     (records, dump.tasks().unwrap().len(), dump.edges().unwrap().len(), dump.status())
 }
@@ -129,7 +129,7 @@ fn a_complete_manifest_replaces_a_truncated_index_and_repair_keeps_it() {
     // The last record, which no argument depends on.
     scribe.append(0, &[IndexRecord::plain(&edge_fields(0, 1, 1, 0))]);
     scribe.finish(Status::Complete);
-    let whole = told(&Dump::open(source.path()).unwrap());
+    let whole = content_of(&Dump::open(source.path()).unwrap());
     assert_eq!((whole.0.len(), whole.1, whole.2), (6, 2, 1));
     let index = fs::read(source.path().join("tensor_dump.idx")).unwrap();
     let footer = index.windows(4).rposition(|w| w == b"TEND").unwrap();
@@ -139,7 +139,7 @@ fn a_complete_manifest_replaces_a_truncated_index_and_repair_keeps_it() {
         let path = dir.path().join("tensor_dump.idx");
         cut(&path, bytes as u64);
         let dump = Dump::open(dir.path()).unwrap();
-        assert_eq!(told(&dump), whole, "cut at {bytes}");
+        assert_eq!(content_of(&dump), whole, "cut at {bytes}");
         let passed_over = dump.passed_over().expect("the index has fewer records");
         let SkipReason::Damaged { records, .. } = passed_over.why else { panic!("{passed_over:?}") };
         assert!(passed_over.path == path && records <= 6, "{passed_over:?}");
@@ -154,7 +154,10 @@ fn a_complete_manifest_replaces_a_truncated_index_and_repair_keeps_it() {
         assert!(fs::read(&old).unwrap() == index[..bytes], "the index is kept unchanged");
         let after = ["tensor_dump.json", "graph.json"].map(|name| fs::read(dir.path().join(name)).unwrap());
         assert!(after == json, "cut at {bytes}: a more complete file is never replaced");
-        assert_eq!((verified(dir.path()), told(&Dump::open(dir.path()).unwrap())), (vec![], whole.clone()));
+        assert_eq!(
+            (verified(dir.path()), content_of(&Dump::open(dir.path()).unwrap())),
+            (vec![], whole.clone())
+        );
     }
 }
 

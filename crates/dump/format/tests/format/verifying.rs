@@ -193,7 +193,7 @@ fn counters_of_the_footer_are_checked_against_the_index() {
 }
 
 /// A dump that uses every feature of its files: names, a scope, edges, arguments of dispatches, statistics.
-fn told_whole(dir: &Path) {
+fn write_full_dump(dir: &Path) {
     let mut info = info();
     info.dump_args = true;
     let mut scribe = TestWriter::new(dir, &info);
@@ -211,7 +211,7 @@ fn meaning(bytes: &[u8]) -> Option<Value> {
 #[test]
 fn any_changed_byte_in_any_file_is_found_or_has_no_meaning() {
     let dir = tempfile::tempdir().unwrap();
-    told_whole(dir.path());
+    write_full_dump(dir.path());
     assert!(check(dir.path()).is_ok(), "{:?}", check(dir.path()).problems);
     let payloads: Vec<_> = {
         let dump = Dump::open(dir.path()).unwrap();

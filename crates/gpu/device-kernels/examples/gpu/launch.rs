@@ -112,17 +112,17 @@ impl<'d> Kernels<'d> {
             .iter()
             .map(|range| tensortap_device_kernels::Range { decided: 1, ..*range })
             .collect();
-        let (table, told) =
+        let (table, host_decisions) =
             (self.device.upload(decided.as_bytes())?, self.device.allocate(decided.len() * 4)?);
         let mut side = prepared.side(TICKET + 1);
-        (side.table, side.stored, side.mask, side.told) =
-            (table.address, set.address, stored.mask(), told.address);
+        (side.table, side.stored, side.mask, side.host_decisions) =
+            (table.address, set.address, stored.mask(), host_decisions.address);
         side.few.iter_mut().for_each(|range| range.decided = 1);
         self.launch_side(&side, prepared, Stream::default_stream())?;
         self.device.finish(Stream::default_stream())?;
         prepared.is_done(TICKET + 1)?;
         let words: Vec<u32> = prepared.decisions.read(decided.len())?;
-        if words != told.read::<u32>(decided.len())? {
+        if words != host_decisions.read::<u32>(decided.len())? {
             return Err("the decisions for host and device differ".into());
         }
         words

@@ -147,7 +147,7 @@ typedef struct {
     tt_result *results;
     /* Decisions for later kernels and for the host; null without a set. */
     u32 *decisions;
-    u32 *told;
+    u32 *host_decisions;
     u32 *stored;
     /* Where to write the ticket when all results are complete; null for nowhere. */
     u64 *done;

@@ -148,7 +148,7 @@ FN void tt_found(const tt_side *side, const tt_range *range, const u64 *hash, co
     if (side->stored) {
         u32 decision = range->decided ? tt_insert(side->stored, side->mask, hash[0], hash[1]) : IS_UNDECIDED;
         side->decisions[range->slot] = decision;
-        side->told[range->slot] = decision;
+        side->host_decisions[range->slot] = decision;
     }
     tt_finish(side->finished, side->count, side->done, side->ticket);
 }

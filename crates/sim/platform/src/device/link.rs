@@ -126,7 +126,7 @@ impl DeviceLink {
     }
 
     /// Sleeps until the host wakes the device. A wake that came before this call does not count. Use
-    /// [`DeviceLink::wait_for_host_since`] if the caller has looked at memory before.
+    /// [`DeviceLink::wait_for_host_since`] if the caller has read memory before.
     pub fn wait_for_host(&self, timeout: Duration) -> HostEvent {
         self.wait_for_host_since(self.host_wakes(), timeout)
     }

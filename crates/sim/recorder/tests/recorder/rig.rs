@@ -83,7 +83,7 @@ impl Rig {
 
     #[expect(
         clippy::cast_ptr_alignment,
-        reason = "the memory begins at a page, and words lie at multiples of 8"
+        reason = "the memory begins at a page, and words are at multiples of 8"
     )]
     pub fn word(&self, offset: u64) -> &SharedU64 {
         // SAFETY: in bounds and aligned; both sides access shared words through atomics.

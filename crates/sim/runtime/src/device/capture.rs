@@ -42,7 +42,7 @@ impl HostLink for RunHostLink<'_, '_> {
     }
 
     fn pause(&self, limit: Duration) {
-        // The count was taken before the recorder last looked at the region, so no wake is missed.
+        // The count was taken before the recorder last read the region, so no wake is missed.
         let seen = self.wakes_seen.get();
         if self.link.wait_for_host_since(seen, limit) == HostEvent::Gone {
             self.run.stop();

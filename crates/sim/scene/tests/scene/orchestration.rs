@@ -7,8 +7,8 @@ use tensortap_scene::{
     kernel_entry,
 };
 
-struct Nothing;
-impl KernelBody for Nothing {
+struct EmptyKernel;
+impl KernelBody for EmptyKernel {
     fn run(_: &Args) {}
 }
 
@@ -18,7 +18,7 @@ const fn kernel(func_id: u32, name: &'static str, core_type: CoreType) -> Kernel
         name,
         core_type,
         signature: &[],
-        entry: kernel_entry::<Nothing>,
+        entry: kernel_entry::<EmptyKernel>,
         reference: None,
         tolerance: None,
         faults: &[],

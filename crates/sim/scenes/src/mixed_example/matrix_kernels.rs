@@ -1,44 +1,31 @@
 //! The matrix kernels of `mixed_example`.
-//!
-//! The kernels of a mix task share one argument list, and their signatures describe that list. An output of
-//! the task is `OUT` in all of them, whichever kernel writes it.
 
 use half::f16;
 use tensortap_abi::CoreType;
-use tensortap_scene::FaultKind::{Last, Nan, Overflow, Race, Shift, Sign, Stale};
-use tensortap_scene::KernelArg::{In, Out, Scalar};
 use tensortap_scene::{Args, KernelBody, KernelDef, RefTask, kernel_entry};
 
-use super::rows_of;
+use super::{FIRST_MIX, FLOAT_FAULTS, SECOND_MIX, rows_of};
 
 pub(super) const PROJECT: KernelDef = KernelDef {
     func_id: 0,
     name: "project",
     core_type: CoreType::Aic,
-    signature: &[
-        In("state"),
-        In("weights"),
-        In("counts"),
-        Out("projected"),
-        Out("bent"),
-        Out("tallied"),
-        Scalar("round"),
-    ],
+    signature: FIRST_MIX,
     entry: kernel_entry::<Project>,
     reference: Some(&project_reference),
     tolerance: None,
-    faults: &[Sign, Last, Stale, Nan, Shift, Overflow, Race],
+    faults: FLOAT_FAULTS,
 };
 
 pub(super) const TURN: KernelDef = KernelDef {
     func_id: 4,
     name: "turn",
     core_type: CoreType::Aic,
-    signature: &[In("half"), In("weights"), In("tallied"), Out("turned"), Out("folded"), Out("stepped")],
+    signature: SECOND_MIX,
     entry: kernel_entry::<Turn>,
     reference: Some(&turn_reference),
     tolerance: None,
-    faults: &[Sign, Last, Stale, Nan, Shift, Overflow, Race],
+    faults: FLOAT_FAULTS,
 };
 
 /// `projected = state x weights`.

@@ -1,49 +1,32 @@
-//! The vector kernels of `mixed_example`. Signatures describe the shared argument list of a mix task.
+//! The vector kernels of `mixed_example`.
 
 use half::f16;
 use tensortap_abi::CoreType;
-use tensortap_scene::FaultKind::{Last, Nan, Overflow, Race, Shift, Sign, Stale};
-use tensortap_scene::KernelArg::{In, InOut, Out, Scalar};
+use tensortap_scene::KernelArg::{In, InOut, Out};
 use tensortap_scene::{Args, KernelBody, KernelDef, RefTask, kernel_entry};
 
-use super::{MODULUS, rows_of};
+use super::{FIRST_MIX, FLOAT_FAULTS, INTEGER_FAULTS, MODULUS, SECOND_MIX, rows_of};
 
 pub(super) const BEND: KernelDef = KernelDef {
     func_id: 1,
     name: "bend",
     core_type: CoreType::Aiv,
-    signature: &[
-        In("state"),
-        In("weights"),
-        In("counts"),
-        Out("projected"),
-        Out("bent"),
-        Out("tallied"),
-        Scalar("round"),
-    ],
+    signature: FIRST_MIX,
     entry: kernel_entry::<Bend>,
     reference: Some(&bend_reference),
     tolerance: None,
-    faults: &[Sign, Last, Stale, Nan, Shift, Overflow, Race],
+    faults: FLOAT_FAULTS,
 };
 
 pub(super) const TALLY: KernelDef = KernelDef {
     func_id: 2,
     name: "tally",
     core_type: CoreType::Aiv,
-    signature: &[
-        In("state"),
-        In("weights"),
-        In("counts"),
-        Out("projected"),
-        Out("bent"),
-        Out("tallied"),
-        Scalar("round"),
-    ],
+    signature: FIRST_MIX,
     entry: kernel_entry::<Tally>,
     reference: Some(&tally_reference),
     tolerance: None,
-    faults: &[Sign, Last, Stale, Shift, Overflow, Race],
+    faults: INTEGER_FAULTS,
 };
 
 pub(super) const BLEND: KernelDef = KernelDef {
@@ -54,29 +37,29 @@ pub(super) const BLEND: KernelDef = KernelDef {
     entry: kernel_entry::<Blend>,
     reference: Some(&blend_reference),
     tolerance: None,
-    faults: &[Sign, Last, Stale, Nan, Shift, Overflow, Race],
+    faults: FLOAT_FAULTS,
 };
 
 pub(super) const FOLD: KernelDef = KernelDef {
     func_id: 5,
     name: "fold",
     core_type: CoreType::Aiv,
-    signature: &[In("half"), In("weights"), In("tallied"), Out("turned"), Out("folded"), Out("stepped")],
+    signature: SECOND_MIX,
     entry: kernel_entry::<Fold>,
     reference: Some(&fold_reference),
     tolerance: None,
-    faults: &[Sign, Last, Stale, Nan, Shift, Overflow, Race],
+    faults: FLOAT_FAULTS,
 };
 
 pub(super) const STEP: KernelDef = KernelDef {
     func_id: 6,
     name: "step",
     core_type: CoreType::Aiv,
-    signature: &[In("half"), In("weights"), In("tallied"), Out("turned"), Out("folded"), Out("stepped")],
+    signature: SECOND_MIX,
     entry: kernel_entry::<Step>,
     reference: Some(&step_reference),
     tolerance: None,
-    faults: &[Sign, Last, Stale, Shift, Overflow, Race],
+    faults: INTEGER_FAULTS,
 };
 
 pub(super) const JOIN: KernelDef = KernelDef {
@@ -87,7 +70,7 @@ pub(super) const JOIN: KernelDef = KernelDef {
     entry: kernel_entry::<Join>,
     reference: Some(&join_reference),
     tolerance: None,
-    faults: &[Sign, Last, Stale, Nan, Shift, Overflow, Race],
+    faults: FLOAT_FAULTS,
 };
 
 // Its outputs are f32 and i32. The fault `nan` affects the first.
@@ -99,7 +82,7 @@ pub(super) const SETTLE: KernelDef = KernelDef {
     entry: kernel_entry::<Settle>,
     reference: Some(&settle_reference),
     tolerance: None,
-    faults: &[Sign, Last, Stale, Nan, Shift, Overflow, Race],
+    faults: FLOAT_FAULTS,
 };
 
 /// `bent = state / 2 + 1/4`.

@@ -1,6 +1,7 @@
 //! The text output of `record`.
 
 use std::fmt::Write;
+use std::path::Path;
 
 use tensortap::analysis::graph::load;
 use tensortap::format::{Dump, DumpCounters};
@@ -32,11 +33,29 @@ pub fn missing(libraries: &[RecordingLibrary]) -> Option<String> {
         RecordingLibrary::Cuda => "CUDA",
         RecordingLibrary::Program => "programs that do not link libtensortap.so",
     });
+    let executable = std::env::current_exe().ok();
     Some(format!(
-        "{names} not found next to this executable or in ../lib, so this recording leaves out {}; scripts/install \
-         PREFIX installs the command with its libraries, and --library FILE names libtensortap.so",
-        what.collect::<Vec<_>>().join(" and ")
+        "{names} not found next to this executable or in ../lib, so this recording leaves out {}; {}",
+        what.collect::<Vec<_>>().join(" and "),
+        remedy(libraries, executable.as_deref().and_then(Path::parent))
     ))
+}
+
+/// What to type so that the libraries are found. `folder` contains the executable.
+fn remedy(libraries: &[RecordingLibrary], folder: Option<&Path>) -> String {
+    let Some(folder) = folder.filter(|folder| folder.join(".fingerprint").is_dir()) else {
+        return "scripts/install PREFIX installs the command with its libraries, and --library FILE names \
+                libtensortap.so"
+            .into();
+    };
+    // Cargo built the command, in a folder with the name of the profile.
+    let profile = match folder.file_name().and_then(|name| name.to_str()) {
+        Some("debug") | None => String::new(),
+        Some("release") => " --release".into(),
+        Some(other) => format!(" --profile {other}"),
+    };
+    let packages: String = libraries.iter().map(|library| format!(" -p {}", library.package())).collect();
+    format!("to build what is missing, run: cargo build{profile}{packages}")
 }
 
 /// A note about a process whose dump was closed.

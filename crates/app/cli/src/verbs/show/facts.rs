@@ -10,7 +10,6 @@ use tensortap::values::Element;
 use tensortap_query::RelatedRecords;
 use tensortap_query::number::{bytes, grouped};
 use tensortap_query::observed::ObservedRoles;
-use tensortap_query::stage_word;
 use tensortap_query::words::{printable, record_kernels, record_name, task_title};
 
 /// The metadata, one fact per line.
@@ -113,10 +112,7 @@ fn tensor(facts: &mut Facts, dump: &Dump, record: &Record, related: &RelatedReco
             (Some(a), Some(b)) if a == b => "; the kernel did not change it",
             _ => "; --delta shows the changes of the kernel",
         };
-        facts.add(
-            stage_word(other.stage),
-            &format!("record {} ({}){changed}", other.index, record_name(other)),
-        );
+        facts.add(other.stage.word(), &format!("record {} ({}){changed}", other.index, record_name(other)));
     }
 }
 

@@ -27,9 +27,9 @@ pub fn tree4k(bytes: &[u8]) -> u128 {
     let mut leaves = Vec::new();
     let mut rest = bytes;
     while !rest.is_empty() {
-        let (leaf, behind) = rest.split_at(rest.len().min(4096));
+        let (leaf, after) = rest.split_at(rest.len().min(4096));
         leaves.extend(xxh3_128(leaf).to_le_bytes());
-        rest = behind;
+        rest = after;
     }
     xxh3_128_with_seed(&leaves, bytes.len() as u64)
 }

@@ -13,8 +13,8 @@ use crate::device::memory::{Control, Table};
 use crate::device::reclaim::Rings;
 use crate::device::run::ThreadCounts;
 
-struct Nothing;
-impl KernelBody for Nothing {
+struct EmptyKernel;
+impl KernelBody for EmptyKernel {
     fn run(_: &Args) {}
 }
 
@@ -23,7 +23,7 @@ static KERNEL: KernelDef = KernelDef {
     name: "nothing",
     core_type: CoreType::Aiv,
     signature: &[],
-    entry: kernel_entry::<Nothing>,
+    entry: kernel_entry::<EmptyKernel>,
     reference: None,
     tolerance: None,
     faults: &[],
