@@ -1,6 +1,6 @@
-// A program whose launches receive structs: blamed GARBAGE FAULT. Padding, an unused pointer and memory that nothing has written
-// depend on GARBAGE. FAULT is `none`, the number of the wrong launch, or `reads`, which adds right launches that use memory that
-// nothing has written.
+// A program whose launches receive structs: blamed GARBAGE STALE FAULT. Padding and memory that nothing has written hold GARBAGE.
+// STALE is the buffer that an unused pointer of the structs refers to, or `output`, or `none`. FAULT is `none`, the number of the
+// wrong launch, or `reads`, which adds right launches that use memory that nothing has written.
 #include "fake.h"
 
 #include <stdio.h>
@@ -46,14 +46,15 @@ static void add(void **parameters) {
 static CUstream stream;
 static CUdeviceptr memory[9];
 static unsigned garbage;
+static const char *stale;
 static int launches, wrong = -1;
 
 static void launch(CUfunction kernel, int x, int y, uint32_t count) {
   struct block block;
   memset(&block, (int)garbage, sizeof block);
-  // A stale pointer: to memory that no launch uses, or to the output.
-  CUdeviceptr unused = garbage % 2 ? memory[8] : memory[y];
-  block.x = (uint32_t *)memory[x], block.unused = (uint32_t *)unused, block.y = (uint32_t *)memory[y];
+  block.x = (uint32_t *)memory[x], block.y = (uint32_t *)memory[y];
+  if (!strcmp(stale, "output")) block.unused = block.y;
+  else if (strcmp(stale, "none")) block.unused = (uint32_t *)memory[atoi(stale)];
   block.count = count;
   void *parameters[] = {&block};
   fake_next_data(launches++ == wrong ? &wrong : NULL);
@@ -61,10 +62,10 @@ static void launch(CUfunction kernel, int x, int y, uint32_t count) {
 }
 
 int main(int count, char **args) {
-  if (count != 3) return 2;
-  garbage = (unsigned)atoi(args[1]);
-  int reads = !strcmp(args[2], "reads");
-  if (!reads && strcmp(args[2], "none")) wrong = atoi(args[2]);
+  if (count != 4) return 2;
+  garbage = (unsigned)atoi(args[1]), stale = args[2];
+  int reads = !strcmp(args[3], "reads");
+  if (!reads && strcmp(args[3], "none")) wrong = atoi(args[3]);
   size_t offset = 0, size = sizeof(struct block);
   CUfunction kernels[4];
   const char *names[] = {"scale", "part", "fill", "add"};
