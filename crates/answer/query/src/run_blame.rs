@@ -82,8 +82,10 @@ impl RunBlame {
     fn stopped(&self) -> Option<String> {
         let all =
             self.ranks.iter().flat_map(|rank| rank.blame.stopped.iter().map(move |stopped| (rank, stopped)));
-        let is_collective =
-            |rank: &RankBlame, task: usize| self.names.kind_of(rank.blame.graph.task(task)).is_some();
+        let is_collective = |rank: &RankBlame, task: usize| {
+            let task = rank.blame.graph.task(task);
+            task.collective().is_some() || self.names.kind_of(task).is_some()
+        };
         let (rank, stopped) = all.min_by_key(|(rank, stopped)| is_collective(rank, stopped.task))?;
         Some(format!("{}: {}", rank.name, stopped_words(&rank.blame, stopped)))
     }
@@ -135,9 +137,12 @@ impl RunBlame {
         };
         let same = if wrong.is_same { ", in the same way," } else { "" };
         let is_alike = |other: &&GroupOperation| other.step == operation.step && other.name == operation.name;
-        let number = match self.joint.operations.iter().filter(is_alike).count() {
-            0 | 1 => String::new(),
-            _ => format!("number {} ", grouped(operation.number as u64 + 1)),
+        let number = match (self.joint.operations.iter().filter(is_alike).count(), &operation.group) {
+            (0 | 1, _) => String::new(),
+            (_, None) => format!("number {} ", grouped(operation.number + 1)),
+            (_, Some(group)) => {
+                format!("number {} of group {} ", grouped(operation.number), printable(group))
+            }
         };
         format!(
             "`{}` {number}of step {} is wrong on {ranks}{same} although all its inputs are right",
@@ -149,12 +154,14 @@ impl RunBlame {
     /// How collectives were found, and which of them do not line up.
     #[must_use]
     pub fn remarks(&self) -> Vec<String> {
-        let counts = self.joint.counts();
         let mut remarks = Vec::new();
-        if !counts.is_empty() {
-            let names: Vec<String> =
-                counts.iter().map(|(name, count)| format!("{} ({count})", printable(name))).collect();
-            remarks.push(format!("collectives were found by name: {}", names.join(", ")));
+        for (are_recorded, how) in [(true, "by their recorded groups"), (false, "by name")] {
+            let counts = self.joint.counts(are_recorded);
+            if !counts.is_empty() {
+                let names: Vec<String> =
+                    counts.iter().map(|(name, count)| format!("{} ({count})", printable(name))).collect();
+                remarks.push(format!("collectives were found {how}: {}", names.join(", ")));
+            }
         }
         let unaligned = &self.joint.unaligned;
         remarks.extend(unaligned.iter().take(LISTED).map(unaligned_words));

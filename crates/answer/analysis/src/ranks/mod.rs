@@ -14,14 +14,18 @@
 //!
 //! | module | answers |
 //! | --- | --- |
-//! | [`names`] | which tasks are collectives? |
+//! | [`names`] | which tasks are collectives by their names? |
 //! | [`operations`] | which tasks of all ranks belong to one collective? |
+//! | [`recorded`] | the same, for collectives with a recorded group |
+//! | [`groups`] | which ranks form a group? |
 //! | [`inputs`] | are the inputs of a collective on one rank right? |
 //! | [`spread`] | where do errors go from one rank to another? |
 
+mod groups;
 mod inputs;
 mod names;
 mod operations;
+mod recorded;
 mod spread;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -31,11 +35,11 @@ use tensortap_format::Tasks;
 use tensortap_judge::Verdict;
 
 use crate::blame::Blame;
+use crate::graph::TaskGraph;
 use crate::labels::{Finding, Label};
 use inputs::{InputState, input_state, output_verdict, source_of};
 pub use names::CollectiveNames;
-use names::has_equal_results;
-pub use operations::{GroupOperation, Unaligned};
+pub use operations::{GroupBasis, GroupOperation, Unaligned};
 use spread::{JudgedOperations, OpenSpread, SpreadErrors, first_wrong};
 
 /// A rank, or a process without a rank, with the labels of its tasks.
@@ -65,10 +69,10 @@ pub struct RankTask {
     pub task: usize,
 }
 
-/// Whether a task is a collective by its name.
+/// Whether some task is a collective: recorded as one, or by its name.
 #[must_use]
 pub fn has_collectives(tasks: &Tasks, names: &CollectiveNames) -> bool {
-    tasks.iter().any(|task| names.kind_of(task).is_some())
+    tasks.iter().any(|task| task.collective().is_some() || names.kind_of(task).is_some())
 }
 
 /// The verdict on a run.
@@ -119,7 +123,7 @@ pub fn join(ranks: &mut [RankBlame], missing: &[MissingRank], names: &Collective
     let by_task = by_task(&found.operations);
     let judged = JudgedOperations { operations: &found.operations, inputs: &inputs, by_task: &by_task };
     let spread = SpreadErrors::of(ranks, &judged);
-    let open = open_collectives(&found, &inputs);
+    let open = open_collectives(&found, &inputs, &spread);
     let collectives: Vec<RankTask> = tasks_of(&found);
     let open_tasks: Vec<RankTask> = open.iter().map(|(at, _)| *at).collect();
     let open_spread = OpenSpread::of(ranks, &collectives, &open_tasks);
@@ -173,11 +177,11 @@ impl JointBlame {
         }
     }
 
-    /// The number of operations of each name.
+    /// The number of operations of each name, of those with a recorded group or of those found by name.
     #[must_use]
-    pub fn counts(&self) -> BTreeMap<&str, usize> {
+    pub fn counts(&self, are_recorded: bool) -> BTreeMap<&str, usize> {
         let mut counts = BTreeMap::new();
-        for operation in &self.operations {
+        for operation in self.operations.iter().filter(|one| one.group.is_some() == are_recorded) {
             *counts.entry(operation.name.as_str()).or_default() += 1;
         }
         counts
@@ -217,11 +221,12 @@ enum OpenInputs {
 fn open_collectives(
     found: &operations::Collectives,
     inputs: &[Vec<Option<InputState>>],
+    spread: &SpreadErrors,
 ) -> Vec<(RankTask, OpenInputs)> {
     let mut open = Vec::new();
     for (number, operation) in found.operations.iter().enumerate() {
         let is_unknown = inputs[number].iter().flatten().any(|state| matches!(state, InputState::Unknown(_)));
-        if is_unknown || !operation.missing.is_empty() {
+        if is_unknown || !operation.missing.is_empty() || spread.is_unproven(number) {
             let tasks = operation.members().map(|(rank, task)| RankTask { rank, task });
             open.extend(tasks.map(|at| (at, OpenInputs::Operation(number))));
         }
@@ -294,10 +299,27 @@ impl Joiner<'_> {
             InputState::Right | InputState::Unknown(_) => None,
         });
         if let Some((rank, task)) = wrong {
-            return Some(self.inherited(at, RankTask { rank, task }, false));
+            return Some(match self.doubt(at, rank, operation) {
+                None => self.inherited(at, RankTask { rank, task }, false),
+                Some(doubt) => {
+                    let (name, other) = (&operation.name, &self.ranks[rank].name);
+                    self.unknown(at, &format!("the input of `{name}` on {other} is wrong, but {doubt}"))
+                }
+            });
         }
         if let Some(source) = self.spread.remote_source(at) {
-            return Some(self.inherited(at, source, true));
+            return Some(match self.doubt(at, source.rank, operation) {
+                None => self.inherited(at, source, true),
+                Some(doubt) => {
+                    let source = self.task_words(source);
+                    self.unknown(at, &format!("an error came from {source}, but {doubt}"))
+                }
+            });
+        }
+        if self.spread.is_unproven(number) {
+            let reason = "an error of another rank may have come through this collective, but nothing shows which ranks \
+                          form its group";
+            return Some(self.unknown(at, reason));
         }
         let unknown = others().find_map(|(rank, _, state)| match state {
             InputState::Unknown(reason) => Some((rank, reason)),
@@ -324,6 +346,34 @@ impl Joiner<'_> {
         Some(self.unknown(at, &reason))
     }
 
+    /// Why an error of another rank may have nothing to do with this task, although a collective of that rank was joined
+    /// with it: the ranks may be in different groups.
+    fn doubt(&self, at: RankTask, other: usize, operation: &GroupOperation) -> Option<&'static str> {
+        if operation.is_group_uncertain() {
+            return Some("nothing shows that both ranks are in one group");
+        }
+        let task = operation.tasks[other]?;
+        let outputs = [(at.rank, at.task), (other, task)]
+            .map(|(rank, task)| changed_hashes(&self.ranks[rank].blame.graph, task));
+        let [Some(ours), Some(theirs)] = outputs else { return None };
+        let is_by_content = operation.basis == GroupBasis::Content;
+        let differs = is_by_content && ours != theirs && !self.is_noisy(&operation.name);
+        differs.then_some("the outputs of the two ranks differ, so they may be in different groups")
+    }
+
+    /// Whether right results of a collective differ between ranks although they are equal in the golden.
+    fn is_noisy(&self, name: &str) -> bool {
+        let operations = self.judged.operations.iter();
+        operations.filter(|one| one.name == name && one.basis == GroupBasis::Content).any(|operation| {
+            let right = operation.members().filter(|&(rank, task)| {
+                output_verdict(&self.ranks[rank].blame, task, None) == Verdict::Within
+            });
+            let outputs: BTreeSet<_> =
+                right.map(|(rank, task)| changed_hashes(&self.ranks[rank].blame.graph, task)).collect();
+            outputs.len() > 1
+        })
+    }
+
     /// Why the first missing rank of an operation could not be compared.
     fn why(&self, operation: &GroupOperation) -> &str {
         operation.missing.first().map_or("", |&rank| self.missing[rank].why.as_str())
@@ -342,7 +392,8 @@ impl Joiner<'_> {
                     .as_ref()
                     .is_some_and(|state| matches!(state, InputState::Wrong(_)))
         };
-        expected.is_some() && has_equal_results(&operation.name) && operation.members().any(is_right)
+        let is_group = !operation.is_group_uncertain();
+        expected.is_some() && operation.has_equal_results && is_group && operation.members().any(is_right)
     }
 
     /// The reason if the collective is wrong on other ranks, too. Its label stays.
@@ -459,8 +510,14 @@ fn partner_of(blame: &Blame, place: usize) -> Option<usize> {
 /// Hashes of the outputs of a task's partner in the golden.
 fn golden_output(blame: &Blame, place: usize) -> Option<Vec<u128>> {
     let (partner, golden) = partner_of(blame, place).zip(blame.golden.as_ref())?;
-    let outputs = golden.task(partner).outputs().filter(|arg| !arg.is_scalar());
-    let hashes: Option<Vec<u128>> = outputs.map(|arg| arg.hash_after()).collect();
+    changed_hashes(golden, partner)
+}
+
+/// Hashes of what a task left. Memory of unknown role counts if the task changed it.
+fn changed_hashes(graph: &TaskGraph, place: usize) -> Option<Vec<u128>> {
+    let outputs = graph.task(place).outputs().filter(|arg| !arg.is_scalar());
+    let written = outputs.filter(|arg| arg.role_known || !arg.is_unchanged());
+    let hashes: Option<Vec<u128>> = written.map(|arg| arg.hash_after()).collect();
     hashes.filter(|hashes| !hashes.is_empty())
 }
 

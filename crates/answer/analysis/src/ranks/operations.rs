@@ -1,21 +1,37 @@
 //! Group operations: the tasks of one collective on all ranks.
 //!
-//! The n-th collective of a kind in a step of one rank belongs to the n-th of that kind on the other ranks. This
-//! holds only if the order on each rank is certain and if all ranks run equally many. Otherwise the kind does
-//! not line up in that step, and nothing is concluded from it.
+//! Collectives that the program [recorded](super::recorded) have a group and a number. The others are found by name: the
+//! n-th collective of a kind in a step of one rank belongs to the n-th of that kind on the other ranks. This holds only if
+//! the order on each rank is certain and if all ranks run equally many. Otherwise the kind does not line up in that step,
+//! and nothing is concluded from it. A name does not show which ranks form a group; see [`super::groups`].
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tensortap_format::Tasks;
 
-use super::names::CollectiveNames;
+use super::groups::{confirm_by_others, refined};
+use super::names::{CollectiveNames, has_equal_results};
+use super::recorded::{RecordedKeys, recorded};
 use super::{MissingRank, RankBlame, partner_of};
 use crate::graph::TaskGraph;
 use crate::observation::Order;
 
 /// Step and name.
 pub(super) type Kind = (u32, String);
+
+/// Why the ranks of an operation form a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupBasis {
+    /// The program recorded the group.
+    Recorded,
+    /// The golden has the same output on all of these ranks.
+    Content,
+    /// The sizes of input and output fit the number of ranks.
+    Sizes,
+    /// Only the name: other ranks run a collective of the same name at the same position, perhaps in another group.
+    Name,
+}
 
 /// One collective on all ranks of its group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,18 +40,30 @@ pub struct GroupOperation {
     pub step: u32,
     /// Name of the collective.
     pub name: String,
-    /// Position among those of this name in the step, from 0.
-    pub number: usize,
+    /// Name of its group, if the program recorded it.
+    pub group: Option<String>,
+    /// Its number in its group. Without a recorded group: the position among those of this name in the step, from 0.
+    pub number: u64,
     /// By rank: the position of its task; `None` if the rank is not in the group.
     pub tasks: Vec<Option<usize>>,
     /// Missing ranks that are in the group.
     pub missing: Vec<usize>,
+    /// Whether it leaves the same content on all ranks.
+    pub has_equal_results: bool,
+    /// Why these ranks form a group.
+    pub basis: GroupBasis,
 }
 
 impl GroupOperation {
     /// The tasks: the position of the rank, and that of the task in its graph.
     pub fn members(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         self.tasks.iter().enumerate().filter_map(|(rank, task)| Some((rank, (*task)?)))
+    }
+
+    /// Whether some of these ranks may be in another group.
+    #[must_use]
+    pub fn is_group_uncertain(&self) -> bool {
+        self.basis == GroupBasis::Name && self.members().nth(1).is_some()
     }
 }
 
@@ -65,6 +93,8 @@ pub(super) fn collectives(
     missing: &[MissingRank],
     names: &CollectiveNames,
 ) -> Collectives {
+    let keys = RecordedKeys::of(ranks, names);
+    let mut found = recorded(ranks, missing, &keys);
     let sequences: Vec<_> = ranks.iter().map(|rank| sequences_in(rank.blame.graph.tasks(), names)).collect();
     let golden: Vec<_> = ranks
         .iter()
@@ -79,7 +109,6 @@ pub(super) fn collectives(
             tasks_by_kind.entry(kind).or_default().extend(places.iter().map(|&place| (rank, place)));
         }
     }
-    let mut found = Collectives::default();
     for (kind, tasks) in tasks_by_kind {
         let joiner = KindJoiner {
             ranks,
@@ -90,7 +119,11 @@ pub(super) fn collectives(
             away: &away,
             orders: &orders,
         };
-        match joiner.join() {
+        let joined = match keys.names.contains(&kind.1) {
+            true => Err("only some of these tasks have a recorded group".into()),
+            false => joiner.join().and_then(|operations| refined(ranks, operations)),
+        };
+        match joined {
             Ok(operations) => found.operations.extend(operations),
             Err(reason) => {
                 let (step, name) = kind.clone();
@@ -98,17 +131,18 @@ pub(super) fn collectives(
             }
         }
     }
+    confirm_by_others(&mut found.operations);
     found
 }
 
 type Sequences = HashMap<Kind, Vec<usize>>;
 
-/// The collectives of each kind, in dependency order.
-fn sequences_in(tasks: &Tasks, names: &CollectiveNames) -> Sequences {
+/// The collectives of each kind without a recorded group, in dependency order.
+pub(super) fn sequences_in(tasks: &Tasks, names: &CollectiveNames) -> Sequences {
     let mut kinds = Sequences::new();
     // Programs run few kernels often, so names are matched once for each kernel.
     let mut known: HashMap<u32, Option<String>> = HashMap::new();
-    for task in tasks.iter() {
+    for task in tasks.iter().filter(|task| task.collective().is_none()) {
         let mut func_ids = task.func_ids();
         let name = match (func_ids.next(), func_ids.next()) {
             (Some(only), None) => known.entry(only).or_insert_with(|| names.kind_of(task)).clone(),
@@ -171,9 +205,12 @@ impl KindJoiner<'_> {
             let operation = GroupOperation {
                 step: self.kind.0,
                 name: self.kind.1.clone(),
-                number,
+                group: None,
+                number: number as u64,
                 tasks: self.sequences.iter().map(task).collect(),
                 missing: missing.clone(),
+                has_equal_results: has_equal_results(&self.kind.1),
+                basis: GroupBasis::Name,
             };
             self.check_partners(&operation)?;
             Ok(operation)

@@ -1,6 +1,6 @@
 //! How errors spread across ranks: within a rank from task to task, between ranks through collectives.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use tensortap_format::Argument;
 
@@ -26,6 +26,8 @@ pub(super) struct SpreadErrors {
     from: HashMap<RankTask, RankTask>,
     /// By rank: whether an error of the same rank reached a task.
     own: Vec<Vec<bool>>,
+    /// Operations that an error reached and whose groups are not certain.
+    unproven: HashSet<usize>,
 }
 
 impl SpreadErrors {
@@ -34,7 +36,7 @@ impl SpreadErrors {
     pub fn of(ranks: &[RankBlame], judged: &JudgedOperations<'_>) -> SpreadErrors {
         let near: Vec<NearEdges> = ranks.iter().map(|rank| NearEdges::of(&rank.blame)).collect();
         let own = ranks.iter().zip(&near).map(|(rank, near)| near.reached(&rank.blame)).collect();
-        let mut spread = SpreadErrors { from: HashMap::new(), own };
+        let mut spread = SpreadErrors { from: HashMap::new(), own, unproven: HashSet::new() };
         let mut queue: VecDeque<RankTask> = VecDeque::new();
         let mut is_done = vec![false; judged.operations.len()];
         for (at, inputs) in judged.inputs.iter().enumerate() {
@@ -48,7 +50,7 @@ impl SpreadErrors {
             });
             if let Some(source) = sent {
                 is_done[at] = true;
-                spread.enter(&judged.operations[at], source, &mut queue);
+                spread.enter(at, judged, source, &mut queue);
             }
         }
         while let Some(at) = queue.pop_front() {
@@ -63,15 +65,27 @@ impl SpreadErrors {
                 let operation = judged.by_task.get(&next);
                 if let Some(&operation) = operation.filter(|&&operation| !is_done[operation]) {
                     is_done[operation] = true;
-                    spread.enter(&judged.operations[operation], source, &mut queue);
+                    spread.enter(operation, judged, source, &mut queue);
                 }
             }
         }
         spread
     }
 
-    /// The error of `source` reaches the tasks of an operation on all other ranks.
-    fn enter(&mut self, operation: &GroupOperation, source: RankTask, queue: &mut VecDeque<RankTask>) {
+    /// The error of `source` reaches the tasks of an operation on all other ranks, unless some of them may be in another
+    /// group.
+    fn enter(
+        &mut self,
+        number: usize,
+        judged: &JudgedOperations<'_>,
+        source: RankTask,
+        queue: &mut VecDeque<RankTask>,
+    ) {
+        let operation = &judged.operations[number];
+        if operation.is_group_uncertain() {
+            self.unproven.insert(number);
+            return;
+        }
         for (rank, task) in operation.members().filter(|(rank, _)| *rank != source.rank) {
             let at = RankTask { rank, task };
             self.from.entry(at).or_insert_with(|| {
@@ -92,6 +106,11 @@ impl SpreadErrors {
             })?;
             Some((arg.arg_index, source))
         })
+    }
+
+    /// Whether an error of some rank reached an operation whose group is not certain.
+    pub fn is_unproven(&self, operation: usize) -> bool {
+        self.unproven.contains(&operation)
     }
 
     /// The task of another rank whose error came into a collective within its rule.

@@ -61,15 +61,19 @@ pub struct UndecidedDocument {
 struct OperationDocument {
     name: String,
     step: u32,
-    /// Position among the collectives of this name in the step, from 0.
-    number: usize,
+    /// Name of its group; null if it was found by name.
+    group: Option<String>,
+    /// Number in its group. Without a group: the position among the collectives of this name in the step, from 0.
+    number: u64,
 }
 
 #[derive(Serialize)]
 struct WrongCollectiveDocument {
     name: String,
     step: u32,
-    number: usize,
+    /// Name of its group; null if it was found by name.
+    group: Option<String>,
+    number: u64,
     /// Ranks on which its output is wrong.
     ranks: Vec<Option<u64>>,
     /// Whether these outputs are equal.
@@ -79,7 +83,7 @@ struct WrongCollectiveDocument {
 /// The collectives of a run.
 #[derive(Serialize)]
 pub struct CollectivesDocument {
-    /// How collectives were recognized: `name`.
+    /// How collectives were recognized: `record`, `name`, or `record_and_name`.
     found_by: &'static str,
     patterns: Vec<String>,
     kinds: Vec<KindDocument>,
@@ -91,6 +95,8 @@ pub struct CollectivesDocument {
 struct KindDocument {
     name: String,
     operations: usize,
+    /// `record` or `name`.
+    found_by: &'static str,
 }
 
 #[derive(Serialize)]
@@ -99,6 +105,11 @@ struct UnalignedDocument {
     step: u32,
     reason: String,
 }
+
+/// Collectives with a recorded group.
+const RECORD: &str = "record";
+/// Collectives that were found by name.
+const NAME: &str = "name";
 
 impl RunVerdictDocument {
     /// The document of a run with this verdict.
@@ -141,16 +152,29 @@ impl CollectivesDocument {
     /// The collectives of a run.
     #[must_use]
     pub fn of(run: &RunBlame) -> CollectivesDocument {
-        let kinds = run.joint.counts().into_iter();
+        let kinds = |found_by| {
+            let counts = run.joint.counts(found_by == RECORD);
+            counts.into_iter().map(move |(name, operations)| KindDocument {
+                name: name.into(),
+                operations,
+                found_by,
+            })
+        };
+        let kinds: Vec<KindDocument> = kinds(RECORD).chain(kinds(NAME)).collect();
+        let has = |found_by| kinds.iter().any(|kind| kind.found_by == found_by);
         let unaligned = run.joint.unaligned.iter().map(|one| UnalignedDocument {
             name: one.name.clone(),
             step: one.step,
             reason: one.reason.clone(),
         });
         CollectivesDocument {
-            found_by: "name",
+            found_by: match (has(RECORD), has(NAME)) {
+                (true, true) => "record_and_name",
+                (true, false) => RECORD,
+                (false, _) => NAME,
+            },
             patterns: run.names.patterns().to_vec(),
-            kinds: kinds.map(|(name, operations)| KindDocument { name: name.into(), operations }).collect(),
+            kinds,
             unaligned: unaligned.collect(),
         }
     }
@@ -175,18 +199,19 @@ fn operations(run: &RunBlame, missing: usize) -> Vec<OperationDocument> {
     numbers.sort_unstable();
     numbers.dedup();
     let document = |number: usize| {
-        let GroupOperation { name, step, number, .. } = &run.joint.operations[number];
-        OperationDocument { name: name.clone(), step: *step, number: *number }
+        let GroupOperation { name, step, group, number, .. } = &run.joint.operations[number];
+        OperationDocument { name: name.clone(), step: *step, group: group.clone(), number: *number }
     };
     numbers.into_iter().map(document).collect()
 }
 
 fn wrong_collective(run: &RunBlame, first: RankTask) -> Option<WrongCollectiveDocument> {
     let wrong = run.wrong_collective(first)?;
-    let GroupOperation { name, step, number, .. } = &run.joint.operations[wrong.operation];
+    let GroupOperation { name, step, group, number, .. } = &run.joint.operations[wrong.operation];
     Some(WrongCollectiveDocument {
         name: name.clone(),
         step: *step,
+        group: group.clone(),
         number: *number,
         ranks: wrong.ranks.iter().map(|&rank| run.numbers[rank]).collect(),
         same: wrong.is_same,

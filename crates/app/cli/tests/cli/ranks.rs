@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use tensortap::abi::{DumpFilter, DumpLevel, Role};
+use tensortap::abi::{CollectiveKind, DumpFilter, DumpLevel, Role};
 use tensortap::record::{
     FolderOptions, KernelId, Session, StepId, StringId, TaskInfo, Tensor, ThreadRecorder,
 };
@@ -50,6 +50,14 @@ struct Plan<'a> {
     outside: Option<usize>,
     /// The optimizer amplifies small differences.
     amplifies: bool,
+    /// Ranks of a group. Groups are consecutive ranks, and each runs its own collectives.
+    group: usize,
+    /// Whether the dumps have the groups of collectives.
+    are_recorded: bool,
+    /// Whether every group has the same samples.
+    are_groups_equal: bool,
+    /// Whether each rank gets only its part of the sum.
+    is_scattered: bool,
 }
 
 const PLAN: Plan<'_> = Plan {
@@ -62,6 +70,10 @@ const PLAN: Plan<'_> = Plan {
     one_more: None,
     outside: None,
     amplifies: false,
+    group: usize::MAX,
+    are_recorded: false,
+    are_groups_equal: false,
+    is_scattered: false,
 };
 
 /// Records a run into `folder/name`, one dump for each rank.
@@ -81,11 +93,25 @@ fn record(folder: &Folder, name: &str, plan: &Plan<'_>) {
             };
             rank.task("backward", step, (&[2], 3), backward, is_wrong);
         }
-        let sum = ranks.iter().map(|rank| rank.memory[3]).reduce(|one, other| add(&one, &other)).unwrap();
+        let group_of = |number: usize| number / plan.group;
+        let sums: Vec<Buffer> = (0..=group_of(plan.ranks - 1))
+            .map(|group| {
+                let members = ranks.iter().enumerate().filter(|(number, _)| group_of(*number) == group);
+                members.map(|(_, rank)| rank.memory[3]).reduce(|one, other| add(&one, &other)).unwrap()
+            })
+            .collect();
         for (number, rank) in ranks.iter_mut().enumerate() {
             let is_wrong = has(Fault::Collective(number)) || has(Fault::WholeCollective);
             let collective = if plan.outside == Some(number) { "keep" } else { plan.collective };
-            rank.task(collective, step, (&[3], 4), |_| sum, is_wrong);
+            if plan.are_recorded {
+                let group = format!("data {}", group_of(number));
+                rank.collective = Some((group, step.into(), CollectiveKind::AllReduce));
+            }
+            if plan.is_scattered {
+                rank.written = ELEMENTS / plan.group.min(plan.ranks);
+            }
+            rank.task(collective, step, (&[3], 4), |_| sums[group_of(number)], is_wrong);
+            rank.written = ELEMENTS;
             let is_wrong = has(Fault::Optimizer(number));
             let optimizer = |given: &[&Buffer]| match plan.amplifies {
                 true => given[1].map(|sum| (sum - 100.0) * 1000.0),
@@ -99,6 +125,9 @@ fn record(folder: &Folder, name: &str, plan: &Plan<'_>) {
         });
     }
     if let Some(number) = plan.one_more {
+        if plan.are_recorded {
+            ranks[number].collective = Some(("alone".into(), 0, CollectiveKind::AllReduce));
+        }
         ranks[number].task(plan.collective, STEPS - 1, (&[3], 4), |given| *given[0], false);
     }
     ranks.into_iter().for_each(Rank::end);
@@ -114,6 +143,10 @@ struct Rank {
     session: Session,
     recorder: ThreadRecorder,
     memory: Vec<Buffer>,
+    /// What the next task is in a collective: group, number and kind.
+    collective: Option<(String, u64, CollectiveKind)>,
+    /// Elements that the next task writes.
+    written: usize,
 }
 
 impl Rank {
@@ -129,11 +162,12 @@ impl Rank {
         let value = |buffer: usize, at: usize| match buffer {
             // The weights are the same on all ranks, the samples are not.
             0 => 1.0 + at as f32,
+            1 if plan.are_groups_equal => 0.5 + (number % plan.group * ELEMENTS + at) as f32,
             1 => 0.5 + (number * ELEMENTS + at) as f32,
             _ => 0.0,
         };
         let memory = (0..6).map(|buffer| std::array::from_fn(|at| value(buffer, at))).collect();
-        Rank { session, recorder, memory }
+        Rank { session, recorder, memory, collective: None, written: ELEMENTS }
     }
 
     /// Runs and records a task that reads and writes these buffers. A wrong task flips one bit of its output.
@@ -148,6 +182,10 @@ impl Rank {
         let kernel: KernelId = self.recorder.kernel(kernel).unwrap();
         let step: StepId = self.recorder.step(&step.to_string()).unwrap();
         let mut task = self.recorder.begin(&TaskInfo { step, ..TaskInfo::of(kernel) }).unwrap();
+        if let Some((group, number, kind)) = self.collective.take() {
+            let group = self.recorder.string(&group).unwrap();
+            self.recorder.collective(&task, group, number, kind).unwrap();
+        }
         for (arg, &buffer) in (0..).zip(reads) {
             let tensor = Tensor::of(&self.memory[buffer][..], DType::Float32).unwrap();
             let tensor = tensor.arg(arg).role(Role::Input).name(StringId::NONE);
@@ -156,10 +194,11 @@ impl Rank {
         let given: Vec<&Buffer> = reads.iter().map(|&buffer| &self.memory[buffer]).collect();
         let mut made = compute(&given);
         if is_wrong {
-            made[5] = f32::from_bits(made[5].to_bits() ^ 1 << 22);
+            let at = 5 % self.written;
+            made[at] = f32::from_bits(made[at].to_bits() ^ 1 << 22);
         }
-        self.memory[writes] = made;
-        let tensor = Tensor::of(&self.memory[writes][..], DType::Float32).unwrap();
+        self.memory[writes][..self.written].copy_from_slice(&made[..self.written]);
+        let tensor = Tensor::of(&self.memory[writes][..self.written], DType::Float32).unwrap();
         let tensor = tensor.arg(u16::try_from(reads.len()).unwrap()).role(Role::Output);
         self.recorder.tensor(&mut task, DumpStage::AfterCompletion, &tensor).unwrap();
         self.recorder.end(&mut task).unwrap();
@@ -261,9 +300,115 @@ fn a_fault_in_the_optimizer_or_inside_the_collective_of_one_rank_names_exactly_t
 }
 
 #[test]
-fn sixteen_ranks_are_judged_together() {
-    let folder = two_runs(&Plan { ranks: 16, faults: &[Fault::Backward(11)], ..PLAN });
-    names_only(&folder, 11, "backward");
+fn a_fault_on_one_of_sixteen_ranks_names_exactly_its_rank_and_task() {
+    for are_recorded in [true, false] {
+        let plan = Plan { ranks: 16, are_recorded, ..PLAN };
+        names_only(&two_runs(&Plan { faults: &[Fault::Backward(11)], ..plan }), 11, "backward");
+        names_only(&two_runs(&Plan { faults: &[Fault::Optimizer(4)], ..plan }), 4, "optimizer");
+        names_only(&two_runs(&Plan { faults: &[Fault::Collective(15)], ..plan }), 15, "all_reduce");
+    }
+}
+
+/// Two groups of two ranks. An error begins on rank 0, and another one inside the collective of rank 3.
+const TWO_GROUPS: Plan<'_> = Plan { group: 2, faults: &[Fault::Backward(0), Fault::Collective(3)], ..PLAN };
+
+/// Ranks that got an error from another rank, each with that rank.
+fn sources(found: &Value) -> Vec<(u64, u64)> {
+    let mut sources = Vec::new();
+    for dump in found["dumps"].as_array().unwrap() {
+        for task in dump["tasks"].as_array().into_iter().flatten() {
+            let from = task["from_rank"]["rank"].as_u64();
+            sources.extend(from.map(|from| (dump["rank"].as_u64().unwrap(), from)));
+        }
+    }
+    sources
+}
+
+#[test]
+fn errors_in_two_recorded_groups_have_nothing_to_do_with_each_other() {
+    // The name shows nothing, and both groups have the same content.
+    let plan = Plan { are_recorded: true, are_groups_equal: true, collective: "exchange", ..TWO_GROUPS };
+    let (found, text) = blame(&two_runs(&plan), "");
+    let expected = [(0, WRONG_STEP, "backward".to_owned()), (3, WRONG_STEP, "exchange".to_owned())];
+    assert_eq!(labeled(&found, NAMED), expected, "{text}");
+    assert_eq!(sources(&found), [(1, 0)], "{text}");
+    assert_eq!(labeled(&found, &["unknown"]), [], "{text}");
+    assert_eq!(
+        (&found["collectives"]["found_by"], &found["collectives"]["kinds"]),
+        (&json!("record"), &json!([{"name": "all_reduce", "operations": 4, "found_by": "record"}]))
+    );
+    assert!(text.contains("collectives were found by their recorded groups: all_reduce (4)"), "{text}");
+}
+
+#[test]
+fn recorded_groups_line_up_although_ranks_run_different_numbers_of_collectives() {
+    let plan = Plan { are_recorded: true, one_more: Some(1), faults: &[Fault::Backward(2)], ..PLAN };
+    let (found, text) = blame(&two_runs(&plan), "");
+    assert_eq!(labeled(&found, NAMED), [(2, WRONG_STEP, "backward".to_owned())], "{text}");
+    assert_eq!(found["collectives"]["unaligned"], json!([]), "{text}");
+    let mut others = sources(&found);
+    others.dedup();
+    assert_eq!(others, [(0, 2), (1, 2), (3, 2)], "{text}");
+}
+
+#[test]
+fn only_a_missing_rank_of_the_recorded_group_could_decide() {
+    let plan = Plan { are_recorded: true, group: 2, faults: &[Fault::WholeCollective], ..PLAN };
+    for (missing, others) in [(1, [2, 3]), (2, [0, 1])] {
+        let folder = two_runs(&plan);
+        fs::remove_dir_all(folder.path(&format!("wrong/rank-{missing}"))).unwrap();
+        let (found, text) = blame(&folder, "");
+        let expected = others.map(|rank| (rank, WRONG_STEP, "all_reduce".to_owned()));
+        assert_eq!(labeled(&found, NAMED), expected, "{text}");
+    }
+}
+
+#[test]
+fn the_content_of_the_golden_shows_groups_that_were_not_recorded() {
+    let (found, text) = blame(&two_runs(&TWO_GROUPS), "");
+    let expected = [(0, WRONG_STEP, "backward".to_owned()), (3, WRONG_STEP, "all_reduce".to_owned())];
+    assert_eq!(labeled(&found, NAMED), expected, "{text}");
+    assert_eq!(sources(&found), [(1, 0)], "{text}");
+    assert_eq!(found["collectives"]["kinds"][0]["operations"], 4, "{text}");
+}
+
+#[test]
+fn without_recorded_groups_an_error_of_another_group_is_no_explanation() {
+    let named = [(0, WRONG_STEP, "backward".to_owned())];
+    let cases = [
+        // The sizes show that there are groups, but not which.
+        (
+            Plan { is_scattered: true, collective: "reduce_scatter", ..TWO_GROUPS },
+            "their sizes show groups of 2 ranks, but not which ranks",
+        ),
+        // Nothing shows the groups.
+        (
+            Plan { collective: "reduce_scatter", ..TWO_GROUPS },
+            "nothing shows that both ranks are in one group",
+        ),
+        // Both groups have the same content, so they look like one.
+        (
+            Plan { are_groups_equal: true, ..TWO_GROUPS },
+            "the outputs of the two ranks differ, so they may be in different groups",
+        ),
+    ];
+    for (plan, reason) in cases {
+        let (found, text) = blame(&two_runs(&plan), "");
+        assert_eq!(labeled(&found, NAMED), named, "{reason}: {text}");
+        let unknown = labeled(&found, &["unknown"]);
+        assert!(unknown.contains(&(3, WRONG_STEP, plan.collective.into())), "{reason}: {text}");
+        assert!(!sources(&found).iter().any(|(rank, _)| *rank > 1), "{reason}: {text}");
+        assert!(text.contains(reason), "{reason}: {text}");
+        assert!(text.starts_with("FAIL: rank 0: task 2@"), "{text}");
+    }
+}
+
+#[test]
+fn the_sizes_of_a_collective_confirm_its_group() {
+    let plan = Plan { is_scattered: true, collective: "reduce_scatter", ..PLAN };
+    let (found, text) = blame(&two_runs(&Plan { faults: &[Fault::Backward(0)], ..plan }), "");
+    assert_eq!(labeled(&found, NAMED), [(0, WRONG_STEP, "backward".to_owned())], "{text}");
+    assert_eq!(labeled(&found, &["unknown"]), [], "{text}");
 }
 
 #[test]

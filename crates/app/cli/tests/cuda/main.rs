@@ -1,6 +1,7 @@
 //! CUDA programs recorded by the `tensortap` binary, with a fake driver: its device is the process, and its
 //! streams are threads. What only a real GPU can show is tested in `tests/gpu`.
 
+mod blamed;
 #[path = "../common/mod.rs"]
 mod common;
 mod gone;
@@ -35,7 +36,10 @@ fn built() -> &'static Path {
         // One file with two names is loaded once. CUPTI is part of the fake driver.
         symlink(&library, folder.path().join("libcupti.so.13")).unwrap();
         let rpath = format!("-Wl,-rpath,{}", folder.path().display());
-        compile(&[&rpath, "-rdynamic"], &[&source("program.c"), &library], &folder.path().join("program"));
+        for name in ["program", "blamed"] {
+            let program = source(&format!("{name}.c"));
+            compile(&[&rpath, "-rdynamic"], &[&program, &library], &folder.path().join(name));
+        }
         // An allocator like PyTorch's, with lazy binding and with immediate binding.
         let c10 = folder.path().join("libc10.so");
         compile_as("c++", &["-shared", "-fPIC", "-Wl,-soname,libc10.so"], &[&source("c10.cpp")], &c10);

@@ -16,6 +16,7 @@ mod sources;
 mod stages;
 mod stopped;
 mod types;
+mod unrecorded;
 mod unwritten;
 mod wide;
 mod words;
