@@ -150,7 +150,7 @@ pub fn trial(seed: u64, only: &[String], tensortap: &Path, dir: &Path) -> Result
         actual: Run { traces: &actual, facts: &actual_facts, capture: runs.captures[0] },
         golden: Run { traces: &golden, facts: &golden_facts, capture: runs.captures[1] },
     };
-    let answer = answer::ask(tensortap, &wrong, &right);
+    let answer = answer::ask(tensortap, &wrong, &right, seed);
     let judgment: Result<Judgment, String> =
         answer.as_ref().map(|answer| case.judge(answer)).map_err(Clone::clone);
     let levels = levels(&runs.captures);

@@ -243,7 +243,7 @@ pub fn trial(seed: u64, only: &[String], tools: &Tools, dir: &Path) -> Result<Ve
         actual: Run { traces: &actual_traces, facts: &actual_facts, capture: capture(levels[0]) },
         golden: Run { traces: &golden_traces, facts: &golden_facts, capture: capture(levels[1]) },
     };
-    let answer = answer::ask(tools.tensortap, &wrong, &right);
+    let answer = answer::ask(tools.tensortap, &wrong, &right, seed);
     let judgment = answer.as_ref().map(|answer| case.judge(answer)).map_err(Clone::clone);
     let story = story::tell(&case, &actual, answer.as_ref().ok());
     let levels = if levels[0] == levels[1] { levels[0] } else { "full, hash" };

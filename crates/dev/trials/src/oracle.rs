@@ -12,10 +12,15 @@
 //!   same recorded task in both runs, then that task is wrong or inherits, and `fed` has a false source.
 //! - A task that only received such an element, without using it, is innocent.
 //!
+//! A task is also named if the headline mentions it, if it is the suspect, or if it is one of the two tasks of a likely race.
+//! A hedge such as `may be wrong` is the same as `wrong_here`, and a likely race is a race. A task that is said to be
+//! missing or one too many must be.
+//!
 //! # What the verdict must be
 //! - A right run passes if both dumps have everything that some task left: full content, or equal hashes. Noise and errors
 //!   within the tolerance are right. It may be `undecided` if content after a task differs and the dumps do not show whether
 //!   the task wrote it: its role is not known, and a dump lacks the content before the task.
+//! - No right run fails because something is outside its rule, or because a task stopped.
 //! - A wrong run fails if both dumps have the content of an element that a task wrote in one of the runs, the
 //!   element is outside its rule, and the two tasks are certainly partners.
 //!
@@ -33,6 +38,7 @@
 use crate::answer::Answer;
 use crate::faults::{Fault, Guilt};
 use crate::machine::{ArgTrace, Source, TaskTrace};
+use crate::mentions::{Claim, Mention};
 use crate::program::{Edges, Style};
 use crate::recording::{Capture, Content, Facts};
 
@@ -121,11 +127,45 @@ impl Case<'_> {
             judgment.named |= may_be_named;
             judgment.named_first |= position == 0 && may_be_named;
         }
+        for mention in answer.mentions.iter().filter(|mention| !self.is_true(mention)) {
+            let Mention { task, claim, .. } = *mention;
+            // A false label counts once.
+            if !judgment.innocents.iter().any(|(innocent, _)| *innocent == task) {
+                judgment
+                    .innocents
+                    .push((task, format!("{claim:?} in `{}`: {}", mention.words, self.truth_of(mention))));
+            }
+        }
         let passes = answer.verdict == "pass";
         let is_accepted = passes || answer.verdict == "undecided" && self.has_unattributed_difference();
-        judgment.right_run_failed = self.fault.is_right() && !is_accepted && self.is_comparable();
+        let is_accused =
+            answer.verdict == "fail" && ["outside", "stopped"].contains(&answer.failure.as_str());
+        judgment.right_run_failed =
+            self.fault.is_right() && (is_accused || !is_accepted && self.is_comparable());
         judgment.wrong_run_passed = passes && self.is_visibly_wrong();
         judgment
+    }
+
+    /// Whether what an answer claims about a task besides its label is true.
+    fn is_true(&self, mention: &Mention) -> bool {
+        let run = if mention.of_golden { &self.golden } else { &self.actual };
+        let Some(id) = run.facts.identity(mention.task) else {
+            // A read by the host at the end of a run.
+            return mention.claim == Claim::Fed;
+        };
+        match mention.claim {
+            Claim::Wrong | Claim::Other => self.is_guilty(id),
+            Claim::Fed => self.is_guilty(id) || self.reads_from_elsewhere(id),
+            Claim::Raced => self.is_of_race(id),
+            Claim::Extra => self.golden.task(id).is_none(),
+            Claim::Missing => self.actual.task(id).is_none(),
+            Claim::Stopped => false,
+        }
+    }
+
+    fn truth_of(&self, mention: &Mention) -> String {
+        let run = if mention.of_golden { &self.golden } else { &self.actual };
+        run.facts.identity(mention.task).map_or_else(|| "it only reads".to_owned(), |id| self.truth_about(id))
     }
 
     fn is_guilty(&self, id: usize) -> bool {

@@ -52,7 +52,13 @@ fn right_programs_do_not_depend_on_garbage_addresses_and_interleaving() {
 
 /// The best answer: what each task really is, as far as the rule of judgment allows to name it.
 pub fn best_answer(case: &Case<'_>) -> Answer {
-    let mut answer = Answer { verdict: "fail".to_owned(), tasks: Vec::new(), first_wrong: Vec::new() };
+    let mut answer = Answer {
+        verdict: "fail".to_owned(),
+        tasks: Vec::new(),
+        first_wrong: Vec::new(),
+        failure: String::new(),
+        mentions: Vec::new(),
+    };
     if case.fault.is_right() {
         answer.verdict = "pass".to_owned();
     }

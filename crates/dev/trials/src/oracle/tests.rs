@@ -105,7 +105,13 @@ impl Trial {
                     raced_with: raced_with.map(task),
                 })
                 .collect(),
+            failure: String::new(),
+            mentions: Vec::new(),
         };
+        self.judge_answer(&answer)
+    }
+
+    fn judge_answer(&self, answer: &Answer) -> Judgment {
         let run = |side: usize| Run {
             traces: &self.traces[side],
             facts: &self.facts[side],
@@ -119,7 +125,21 @@ impl Trial {
             actual: run(0),
             golden: run(1),
         };
-        case.judge(&answer)
+        case.judge(answer)
+    }
+
+    /// Whether an answer without labels is false if it mentions a task.
+    fn is_false_mention(&self, id: usize, claim: Claim) -> bool {
+        let mention =
+            Mention { task: id as u64 + 1, claim, of_golden: claim == Claim::Missing, words: String::new() };
+        let answer = Answer {
+            verdict: "fail".to_owned(),
+            tasks: Vec::new(),
+            first_wrong: Vec::new(),
+            failure: "outside".to_owned(),
+            mentions: vec![mention],
+        };
+        !self.judge_answer(&answer).innocents.is_empty()
     }
 
     /// Whether a label accuses an innocent task.
@@ -353,4 +373,55 @@ fn an_argument_that_is_shorter_in_the_golden_run_is_compared_as_far_as_both_have
     let judgment = trial.judge("fail", &[(3, "wrong_here")], None);
     assert_eq!(judgment.innocents.len(), 1, "{judgment:?}");
     assert!(!judgment.is_decidable, "the rest of the input is unknown");
+}
+
+#[test]
+fn a_hedge_about_an_innocent_task_is_an_accusation() {
+    let trial = Trial::deviates(program(Element::I32, true), Fault::Value, 1, WRONG_VALUE);
+    for claim in [Claim::Wrong, Claim::Fed, Claim::Other] {
+        assert!(!trial.is_false_mention(1, claim), "{claim:?}");
+        assert!(trial.is_false_mention(2, claim) && trial.is_false_mention(3, claim), "{claim:?}");
+    }
+    for claim in [Claim::Raced, Claim::Extra, Claim::Missing, Claim::Stopped] {
+        assert!(trial.is_false_mention(1, claim), "{claim:?}");
+    }
+}
+
+#[test]
+fn a_task_that_is_said_to_be_missing_or_too_many_must_be() {
+    let guilt = Guilt { guilty: vec![1], race: None };
+    let remove = |plan: &mut Plan| plan.program.actions.retain(|action| action.id() != Some(1));
+    let trial = Trial::new(program(Element::I32, true), Fault::Missing, guilt.clone(), remove);
+    assert!(!trial.is_false_mention(1, Claim::Missing) && trial.is_false_mention(2, Claim::Missing));
+    let mut longer = program(Element::I32, true);
+    longer.actions.push(launch(4, 0, [0, 2]));
+    let shorten = |plan: &mut Plan| drop(plan.program.actions.pop());
+    let mut trial = Trial::new(longer, Fault::Extra, guilt, shorten);
+    trial.traces.swap(0, 1);
+    trial.facts.swap(0, 1);
+    assert!(!trial.is_false_mention(4, Claim::Extra) && trial.is_false_mention(3, Claim::Extra));
+}
+
+#[test]
+fn a_likely_race_is_a_race() {
+    let guilt = Guilt { guilty: Vec::new(), race: Some((1, 2)) };
+    let trial = Trial::new(program(Element::I32, true), Fault::Race, guilt, |_| {});
+    assert!(!trial.is_false_mention(1, Claim::Raced) && !trial.is_false_mention(2, Claim::Raced));
+    assert!(trial.is_false_mention(3, Claim::Raced) && trial.is_false_mention(2, Claim::Wrong));
+}
+
+#[test]
+fn a_right_run_must_not_fail_for_what_is_outside_a_rule() {
+    let mut trial = Trial::new(program(Element::I32, true), Fault::None, Guilt::default(), |_| {});
+    trial.facts[0].content.clear();
+    let mut answer = Answer {
+        verdict: "fail".to_owned(),
+        tasks: Vec::new(),
+        first_wrong: Vec::new(),
+        failure: "nothing_judged".to_owned(),
+        mentions: Vec::new(),
+    };
+    assert!(!trial.judge_answer(&answer).right_run_failed);
+    answer.failure = "outside".to_owned();
+    assert!(trial.judge_answer(&answer).right_run_failed);
 }
