@@ -135,6 +135,7 @@ fn float(
         Form::Mix => mean + constant,
         Form::Greatest => values.iter().copied().fold(f64::MIN, f64::max).max(-8.0) + constant,
         Form::Clamp => (mean + constant).clamp(-1.0, 1.0),
+        Form::Amplify => (1000.0 * (mean + constant)).sin(),
     };
     let size = if trace.element == Element::F32 { NOISE } else { NOISE_F64 };
     let noise = noise.map_or(0.0, |seed| unit([seed, seeds[1], seeds[2]]) * size);
@@ -162,7 +163,7 @@ fn integer(
     let weighted = values.iter().enumerate().map(|(at, value)| value.wrapping_mul(2 * at as u64 + 1));
     let sum = weighted.fold(constant, u64::wrapping_add);
     let value = match form {
-        Form::Mix => sum,
+        Form::Mix | Form::Amplify => sum,
         Form::Greatest => values.iter().copied().max().unwrap_or(0).wrapping_add(constant),
         Form::Clamp => sum & !3,
     };

@@ -88,7 +88,7 @@ fn source(kernel: &Kernel, salt: u64, wrong: &[usize], is_stale: bool) -> String
             }
         }
         let value = match kernel.form {
-            Form::Mix => "sum",
+            Form::Mix | Form::Amplify => "sum",
             Form::Greatest => "most + c",
             Form::Clamp => "sum & ~3ul",
         };

@@ -10,7 +10,7 @@
 //!   the golden run and came from somewhere else: from uninitialized memory, from unrecorded code, from a host write that
 //!   provided other data, from a stray write, or from another task than in the golden run. If it came from the
 //!   same recorded task in both runs, then that task is wrong or inherits, and `fed` has a false source.
-//! - A task that only received such an element, without using it, is innocent.
+//! - A task that only received such an element, without using it, is innocent. So is one that amplifies an error within a rule.
 //!
 //! A task is also named if the headline mentions it, if it is the suspect, or if it is one of the two tasks of a likely race.
 //! A hedge such as `may be wrong` is the same as `wrong_here`, and a likely race is a race. A task that is said to be

@@ -83,7 +83,7 @@ impl Access {
     }
 }
 
-/// How a kernel computes an element from the elements it reads. A form never makes the greatest error greater,
+/// How a kernel computes an element from the elements it reads. But for one, a form never makes the greatest error greater,
 /// so noise that is within the tolerance stays there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -93,6 +93,8 @@ pub enum Form {
     Greatest,
     /// The mean between -1 and 1, or the sum without its low bits.
     Clamp,
+    /// A wave that makes errors of the mean much greater. Only programs without noise have it.
+    Amplify,
 }
 
 #[derive(Clone, Debug)]

@@ -123,17 +123,21 @@ fn options(random: &mut fastrand::Rng, scene: &Scene, is_race: bool) -> Options 
 }
 
 fn filter(random: &mut fastrand::Rng, scene: &Scene) -> Vec<String> {
-    let number = random.u32(1..12).to_string();
-    let options = match random.u8(..7) {
-        0 => vec!["--dump-first", &number],
-        1 => vec!["--dump-last", &number],
-        2 => vec!["--dump-stage", if random.bool() { "before" } else { "after" }],
-        3 => vec!["--dump-func", *random.choice(scene.kernels.iter()).expect("not empty")],
-        4 => vec!["--dump-arg", if random.bool() { "0" } else { "1" }],
-        5 => vec!["--dump-policy", "drop", "--dump-arena", "64KiB"],
-        _ => vec!["--dump-collect", "batch", "--dump-arena", "64KiB"],
-    };
-    options.into_iter().map(str::to_owned).collect()
+    let count = 1 + usize::from(random.u8(..3) == 0) + usize::from(random.u8(..6) == 0);
+    let mut options = Vec::new();
+    for kind in random.choose_multiple(0..5_u8, count) {
+        let number = random.u32(1..12).to_string();
+        let option = match kind {
+            0 => vec![if random.bool() { "--dump-first" } else { "--dump-last" }, &number],
+            1 => vec!["--dump-stage", if random.bool() { "before" } else { "after" }],
+            2 => vec!["--dump-func", *random.choice(scene.kernels.iter()).expect("not empty")],
+            3 => vec!["--dump-arg", if random.bool() { "0" } else { "1" }],
+            _ if random.bool() => vec!["--dump-policy", "drop", "--dump-arena", "64KiB"],
+            _ => vec!["--dump-collect", "batch", "--dump-arena", "64KiB"],
+        };
+        options.extend(option.into_iter().map(str::to_owned));
+    }
+    options
 }
 
 /// Runs a scene. Returns its report.

@@ -110,3 +110,32 @@ fn the_best_answer_breaks_no_rule_and_decides_all_that_is_decidable() {
     }
     assert!(decidable > 30, "{decidable} of 200 trials are decidable");
 }
+
+#[test]
+fn filters_combine_all_conditions() {
+    let mut random = fastrand::Rng::with_seed(1);
+    let filters: Vec<Vec<&str>> = (0..400).map(|_| filter(&mut random, 9).names().collect()).collect();
+    assert!(filters.iter().all(|names| (1..=3).contains(&names.len())));
+    for first in ["task", "func", "arg", "stage", "first"] {
+        for second in ["task", "func", "arg", "stage", "first"] {
+            let has_both = |names: &&Vec<&str>| names.contains(&first) && names.contains(&second);
+            assert!(filters.iter().filter(has_both).count() > 3, "{first} and {second}");
+        }
+    }
+}
+
+#[test]
+fn trials_of_external_content_often_lack_it_on_one_side() {
+    let is_outputs = |capture: &Capture| capture.filter.stages == AFTER;
+    let (mut one, mut both) = (0, 0);
+    for seed in 0..60 {
+        let runs = plan(&mut fastrand::Rng::with_seed(seed), Fault::External);
+        match runs.captures.iter().filter(|capture| is_outputs(capture)).count() {
+            1 => one += 1,
+            2 => both += 1,
+            _ => {}
+        }
+        assert!(runs.guilt.guilty.is_empty());
+    }
+    assert!(one > 5 && both > 5, "{one}, {both}");
+}

@@ -68,6 +68,7 @@ struct Trial {
     plans: [Plan; 2],
     traces: [Vec<TaskTrace>; 2],
     facts: [Facts; 2],
+    capture: Capture,
 }
 
 impl Trial {
@@ -78,7 +79,7 @@ impl Trial {
         let plans = [actual, golden];
         let traces = plans.each_ref().map(|plan| execute(plan, &mut Unobserved));
         let facts = traces.each_ref().map(|traces| all_facts(traces, Content::Full));
-        Trial { fault, guilt, plans, traces, facts }
+        Trial { fault, guilt, plans, traces, facts, capture: Capture::FULL }
     }
 
     fn deviates(program: Program, fault: Fault, id: usize, deviation: Deviation) -> Trial {
@@ -112,11 +113,8 @@ impl Trial {
     }
 
     fn judge_answer(&self, answer: &Answer) -> Judgment {
-        let run = |side: usize| Run {
-            traces: &self.traces[side],
-            facts: &self.facts[side],
-            capture: Capture::FULL,
-        };
+        let run =
+            |side: usize| Run { traces: &self.traces[side], facts: &self.facts[side], capture: self.capture };
         let case = Case {
             fault: self.fault,
             guilt: &self.guilt,
@@ -424,4 +422,43 @@ fn a_right_run_must_not_fail_for_what_is_outside_a_rule() {
     assert!(!trial.judge_answer(&answer).right_run_failed);
     answer.failure = "outside".to_owned();
     assert!(trial.judge_answer(&answer).right_run_failed);
+}
+
+#[test]
+fn the_first_reader_of_other_external_content_is_fed_and_not_wrong() {
+    let change = |plan: &mut Plan| {
+        if let Action::Host { seed, .. } = &mut plan.program.actions[5] {
+            *seed += 1;
+        }
+    };
+    let mut trial = Trial::new(program(Element::I32, true), Fault::External, Guilt::default(), change);
+    for is_captured in [true, false] {
+        assert!(!trial.is_false(1, "fed") && !trial.is_false_mention(1, Claim::Fed));
+        assert!(trial.is_false(1, "wrong_here") && trial.is_false_mention(1, Claim::Wrong));
+        assert!(trial.is_false(2, "fed") && trial.is_false(3, "fed"));
+        let judgment = trial.judge("fail", &[(1, "fed")], None);
+        assert_eq!(judgment.is_decidable, is_captured, "only outputs were captured: {}", !is_captured);
+        trial.facts.iter_mut().for_each(|facts| facts.content.retain(|(_, _, is_after), _| *is_after));
+        trial.capture.filter.stages = 1 << 2;
+    }
+}
+
+#[test]
+fn a_task_that_amplifies_an_error_within_the_rule_is_innocent() {
+    let mut program = program(Element::F32, true);
+    let amplifier = Kernel { form: Form::Amplify, ..program.kernels[0].clone() };
+    program.kernels.push(amplifier);
+    let prefix = program.unrecorded_prefix;
+    let Action::Launch { launch, .. } = &mut program.actions[prefix + 1] else { unreachable!("a launch") };
+    launch.kernel = 1;
+    let slightly = Deviation::Value { element: 3, by: 4e-6 };
+    let trial = Trial::deviates(program, Fault::Amplified, 1, slightly);
+    assert!(trial.judge("pass", &[], None).wrong_run_passed, "2 left something wrong");
+    assert!(
+        trial.is_false(2, "wrong_here")
+            && trial.is_false(2, "fed")
+            && trial.is_false_mention(2, Claim::Wrong)
+    );
+    let named = trial.judge("fail", &[(1, "wrong_here"), (2, "inherited")], None);
+    assert!(named.named_first && !named.is_violation() && !named.is_decidable);
 }
