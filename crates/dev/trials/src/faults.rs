@@ -203,8 +203,8 @@ fn external(plan: &mut Plan, random: &mut fastrand::Rng) -> Option<Guilt> {
     let hosts: Vec<usize> =
         prefix.filter(|&at| matches!(plan.program.actions[at], Action::Host { .. })).collect();
     let at = *random.choice(hosts.iter())?;
-    let Action::Host { seed, .. } = &mut plan.program.actions[at] else { return None };
-    *seed ^= 1 + random.u64(..u64::MAX);
+    let Action::Host { data, .. } = &mut plan.program.actions[at] else { return None };
+    data.seed ^= 1 + random.u64(..u64::MAX);
     Some(Guilt::default())
 }
 
@@ -293,6 +293,7 @@ fn forget(program: &mut Program, id: usize) {
     for at in 0..program.actions.len() {
         if let Some(launch) = launch_at(program, at) {
             launch.waits.retain(|&of| of != id);
+            launch.feeds.retain(|&of| of != id);
         }
     }
 }
@@ -314,10 +315,10 @@ fn extra(plan: &mut Plan, at: usize, random: &mut fastrand::Rng) -> Option<Guilt
 fn host(plan: &mut Plan, random: &mut fastrand::Rng, writes: bool) -> Option<Guilt> {
     let hosts = positions(&plan.program, |action| matches!(action, Action::Host { .. }));
     let at = *random.choice(hosts.iter())?;
-    let Action::Host { id, seed, how, .. } = &mut plan.program.actions[at] else { return None };
-    let (id, how) = (*id, *how);
+    let Action::Host { id, data } = &mut plan.program.actions[at] else { return None };
+    let (id, how) = (*id, data.how);
     if writes {
-        *seed ^= 1 + random.u64(..u64::MAX);
+        data.seed ^= 1 + random.u64(..u64::MAX);
     } else {
         plan.program.actions.remove(at);
         plan.program.unrecorded_prefix -= usize::from(at < plan.program.unrecorded_prefix);
@@ -344,6 +345,7 @@ fn race(plan: &mut Plan, random: &mut fastrand::Rng) -> Option<Guilt> {
     let (writer, reader) = (plan.program.actions[early].id()?, moved.id()?);
     if let Action::Launch { launch, .. } = &mut moved {
         launch.waits.retain(|&of| of != writer);
+        launch.feeds.retain(|&of| of != writer);
     }
     plan.program.actions.insert(early, moved);
     Some(Guilt { guilty: Vec::new(), race: Some((writer, reader)) })

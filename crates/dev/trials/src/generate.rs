@@ -4,7 +4,8 @@
 use std::ops::Range;
 
 use crate::program::{
-    Access, Action, Arg, Edges, Element, Form, HostWrite, Kernel, Launch, Param, Program, Style, View,
+    Access, Action, Arg, Edges, Element, Form, HostData, HostRead, HostWrite, Kernel, Launch, Param, Program,
+    Style, View,
 };
 use crate::waits;
 
@@ -33,6 +34,8 @@ struct Generator<'r> {
     /// Of twelve launches, how many are preceded by a free.
     frees: u8,
     names: bool,
+    /// Whether the host reads what launches wrote.
+    reads: bool,
     scope: Option<usize>,
 }
 
@@ -52,6 +55,7 @@ pub fn program(random: &mut fastrand::Rng) -> Program {
         most_launches: 20,
         frees: 1,
         names: random.bool(),
+        reads: random.u8(..3) == 0,
         scope: None,
         style,
         random,
@@ -87,7 +91,7 @@ pub fn cuda_program(random: &mut fastrand::Rng) -> Program {
     let mut style = style(random);
     style.element_bytes = *random.choice([4, 4, 8].iter()).expect("not empty");
     (style.queues, style.edges, style.declares_lane_order) = (true, Edges::Complete, true);
-    (style.explicit_ids, style.declares_args) = (false, false);
+    (style.explicit_ids, style.declares_args, style.declares_feeds) = (false, false, false);
     let mut kernels = kernels(random, &style);
     kernels.iter_mut().flat_map(|kernel| &mut kernel.params).for_each(|param| param.role_known = false);
     let slack = if random.bool() { 0.0 } else { 0.5 };
@@ -128,6 +132,7 @@ fn device_program(
         most_launches,
         frees,
         names: false,
+        reads: false,
         scope: None,
         style,
         random,
@@ -136,8 +141,8 @@ fn device_program(
     generator.body(generator.actions.len());
     let Generator { style, kernels, blocks, mut actions, .. } = generator;
     for action in &mut actions {
-        if let Action::Host { how, .. } = action {
-            *how = HostWrite::Recorded;
+        if let Action::Host { data, .. } = action {
+            data.how = HostWrite::Recorded;
         }
     }
     let blocks = blocks.iter().map(|block| block.elements).collect();
@@ -156,6 +161,7 @@ fn style(random: &mut fastrand::Rng) -> Style {
             _ => Edges::None,
         },
         records_allocations: random.bool(),
+        declares_feeds: random.u8(..4) == 0,
         declares_lane_order: random.bool(),
         explicit_ids: random.u8(..4) == 0,
         steps: if random.u8(..3) == 0 { random.usize(2..=3) } else { 1 },
@@ -230,7 +236,9 @@ impl Generator<'_> {
             let block = self.new_block(false);
             let (id, element, seed) = (self.id(), self.element(), self.random.u64(..));
             let view = View::dense(block, 0..self.blocks[block].elements);
-            self.actions.push(Action::Host { id, view, element, seed, how: HostWrite::Unrecorded, lane: 0 });
+            let how = HostWrite::Unrecorded;
+            let data = HostData { view, element, seed, how, lane: 0, read: None };
+            self.actions.push(Action::Host { id, data });
             self.blocks[block].defined.fill(true);
         }
     }
@@ -256,6 +264,7 @@ impl Generator<'_> {
             }
             match self.random.u8(..12) {
                 0 => self.host_write(),
+                2..=3 if self.reads => self.host_write(),
                 share if share <= self.frees && self.style.lanes == 1 => self.free_one(),
                 _ => {}
             }
@@ -272,7 +281,10 @@ impl Generator<'_> {
                 match &mut action {
                     Action::Alloc { .. } if self.style.lanes > 1 => continue,
                     Action::Alloc { .. } | Action::Free { .. } => {}
-                    Action::Host { id, .. } => *id = self.id(),
+                    Action::Host { id, data } => {
+                        data.read.iter_mut().for_each(|read| read.id = self.id());
+                        *id = self.id();
+                    }
                     Action::Launch { id, launch } => (*id, launch.step) = (self.id(), step),
                 }
                 self.actions.push(action);
@@ -281,12 +293,26 @@ impl Generator<'_> {
     }
 
     fn host_write(&mut self) {
+        let read = if self.reads { self.host_read() } else { None };
         let block = self.new_block(true);
         let (id, element, seed) = (self.id(), self.element(), self.random.u64(..));
         let view = View::dense(block, 0..self.blocks[block].elements);
         let lane = self.random.usize(..self.style.lanes);
-        self.actions.push(Action::Host { id, view, element, seed, how: self.host, lane });
+        let data = HostData { view, element, seed, how: self.host, lane, read };
+        self.actions.push(Action::Host { id, data });
         self.blocks[block].defined.fill(true);
+    }
+
+    /// What the host reads before it writes. All elements must have one type, so that it reads numbers.
+    fn host_read(&mut self) -> Option<HostRead> {
+        let element = self.kernels[0].params[0].element;
+        let mut params = self.kernels.iter().flat_map(|kernel| &kernel.params);
+        if !params.all(|param| param.element == element) {
+            return None;
+        }
+        let (block, range) = self.defined_range(&[]);
+        let (id, view) = (self.id(), View::dense(block, range));
+        Some(HostRead { id, view, element, is_recorded: self.random.bool() })
     }
 
     fn free_one(&mut self) {
@@ -334,6 +360,7 @@ impl Generator<'_> {
             scope: self.scope,
             name: self.names.then(|| format!("{}{id}", self.kernels[kernel].name)),
             waits: Vec::new(),
+            feeds: Vec::new(),
         };
         self.actions.push(Action::Launch { id, launch });
     }

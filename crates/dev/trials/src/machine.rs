@@ -3,7 +3,7 @@
 
 use crate::kernels::{Reads, compute};
 use crate::memory::Memory;
-use crate::program::{Access, Action, Deviation, Element, HostWrite, Launch, Plan, View};
+use crate::program::{Access, Action, Deviation, Element, HostData, HostRead, HostWrite, Launch, Plan};
 
 /// Who wrote an element last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl ArgTrace {
     }
 }
 
-/// One launch or one recorded host write of one run.
+/// One launch or one recorded host read or host write of one run.
 #[derive(Clone, Debug)]
 pub struct TaskTrace {
     pub id: usize,
@@ -56,7 +56,8 @@ pub struct TaskTrace {
 /// Sees a run as it happens. The recording of a dump is one.
 pub trait Observer {
     fn allocated(&mut self, _memory: &Memory, _block: usize, _freed: bool) {}
-    fn host_wrote(&mut self, _id: usize, _memory: &Memory, _view: &View, _element: Element, _lane: usize) {}
+    fn host_read(&mut self, _memory: &Memory, _read: &HostRead, _lane: usize) {}
+    fn host_wrote(&mut self, _id: usize, _memory: &Memory, _data: &HostData) {}
     fn before(&mut self, _id: usize, _launch: &Launch, _scalars: &[u64], _memory: &Memory) {}
     fn after(&mut self, _id: usize, _launch: &Launch, _memory: &Memory) {}
 }
@@ -89,10 +90,14 @@ pub fn execute_in(plan: &Plan, memory: &mut Memory, observer: &mut dyn Observer)
                 }
                 memory.free(*block);
             }
-            Action::Host { id, view, element, seed, how, lane } => {
-                let trace = host_write(memory, *id, view, *element, *seed);
-                if *how == HostWrite::Recorded && is_recorded {
-                    observer.host_wrote(*id, memory, view, *element, *lane);
+            Action::Host { id, data } => {
+                if let Some(read) = data.read.as_ref().filter(|read| read.is_recorded) {
+                    observer.host_read(memory, read, data.lane);
+                    traces.push(host_read(memory, read));
+                }
+                let trace = host_write(memory, *id, data);
+                if data.how == HostWrite::Recorded && is_recorded {
+                    observer.host_wrote(*id, memory, data);
                     traces.push(trace);
                 }
             }
@@ -102,16 +107,39 @@ pub fn execute_in(plan: &Plan, memory: &mut Memory, observer: &mut dyn Observer)
     traces
 }
 
-fn host_write(memory: &mut Memory, id: usize, view: &View, element: Element, seed: u64) -> TaskTrace {
-    let places = memory.places(view);
+fn host_read(memory: &Memory, read: &HostRead) -> TaskTrace {
+    let places = memory.places(&read.view);
+    let content = memory.gather(&places);
+    let (read_all, written) = (vec![true; places.len()], vec![false; places.len()]);
+    let arg = ArgTrace {
+        element: read.element,
+        access: Access::Read,
+        role_known: true,
+        before: content.clone(),
+        after: content,
+        sources: places.iter().map(|&place| memory.source(place)).collect(),
+        places,
+        read: read_all,
+        written,
+    };
+    TaskTrace { id: read.id, kernel: None, args: vec![arg] }
+}
+
+fn host_write(memory: &mut Memory, id: usize, data: &HostData) -> TaskTrace {
+    let places = memory.places(&data.view);
     let before = memory.gather(&places);
     let sources = places.iter().map(|&place| memory.source(place)).collect();
-    for (&place, value) in places.iter().zip(crate::kernels::host_data(element, seed, places.len())) {
+    let mut values = crate::kernels::host_data(data.element, data.seed, places.len());
+    if let Some(read) = &data.read {
+        let content = memory.gather(&memory.places(&read.view));
+        crate::kernels::depend(&mut values, data.element, &content);
+    }
+    for (&place, value) in places.iter().zip(values) {
         memory.write(place, &value, Source::Host(id));
     }
     let count = places.len();
     let arg = ArgTrace {
-        element,
+        element: data.element,
         access: Access::Write,
         role_known: true,
         before,

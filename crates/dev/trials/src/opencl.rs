@@ -128,9 +128,10 @@ fn document(plan: &Plan) -> Value {
         actions.push(match action {
             Action::Alloc { block } => json!({"kind": "alloc", "block": block, "bytes": plan.program.blocks[*block] * 4}),
             Action::Free { block } => json!({"kind": "free", "block": block}),
-            Action::Host { view, element, seed, .. } => {
-                let data: Vec<u8> = host_data(*element, *seed, view.len()).concat();
-                let data: String = data.iter().map(|byte| format!("{byte:02x}")).collect();
+            Action::Host { data, .. } => {
+                let view = &data.view;
+                let bytes: Vec<u8> = host_data(data.element, data.seed, view.len()).concat();
+                let data: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
                 json!({"kind": "write", "block": view.block, "data": data})
             }
             Action::Launch { id, launch } => {

@@ -164,6 +164,8 @@ pub struct Launch {
     pub name: Option<String>,
     /// Identities of the launches that it waits for, as the program declares them.
     pub waits: Vec<usize>,
+    /// Identities of the launches and host writes that wrote what it reads, as the program declares them.
+    pub feeds: Vec<usize>,
 }
 
 /// Who writes data that no kernel computes.
@@ -175,12 +177,33 @@ pub enum HostWrite {
     Unrecorded,
 }
 
+/// The host reads a view before it writes, and what it writes depends on what it read.
+#[derive(Clone, Debug)]
+pub struct HostRead {
+    pub id: usize,
+    pub view: View,
+    pub element: Element,
+    /// Whether the recording shows the read.
+    pub is_recorded: bool,
+}
+
+/// A write by the host.
+#[derive(Clone, Debug)]
+pub struct HostData {
+    pub view: View,
+    pub element: Element,
+    pub seed: u64,
+    pub how: HostWrite,
+    pub lane: usize,
+    pub read: Option<HostRead>,
+}
+
 /// One step of a run. An identity is the same in the right and in the faulty run.
 #[derive(Clone, Debug)]
 pub enum Action {
     Alloc { block: usize },
     Free { block: usize },
-    Host { id: usize, view: View, element: Element, seed: u64, how: HostWrite, lane: usize },
+    Host { id: usize, data: HostData },
     Launch { id: usize, launch: Launch },
 }
 
@@ -225,6 +248,8 @@ pub struct Style {
     /// Whether lanes are queues by name.
     pub queues: bool,
     pub edges: Edges,
+    /// Whether the program declares which tasks wrote what a launch reads. It may forget some.
+    pub declares_feeds: bool,
     /// Whether edges also declare the order within each lane.
     pub declares_lane_order: bool,
     pub records_allocations: bool,

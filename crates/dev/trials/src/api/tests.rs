@@ -139,3 +139,41 @@ fn trials_of_external_content_often_lack_it_on_one_side() {
     }
     assert!(one > 5 && both > 5, "{one}, {both}");
 }
+
+/// Programs of some seeds.
+fn programs(count: u64) -> impl Iterator<Item = crate::program::Program> {
+    (0..count).map(|seed| generate::program(&mut fastrand::Rng::with_seed(seed)))
+}
+
+#[test]
+fn hosts_read_what_launches_wrote_before_they_write() {
+    let reads = |program: &crate::program::Program| {
+        let of_host = program.actions.iter().filter_map(|action| match action {
+            Action::Host { data, .. } => data.read.as_ref().map(|read| read.is_recorded),
+            _ => None,
+        });
+        of_host.collect::<Vec<_>>()
+    };
+    let all: Vec<bool> = programs(200).flat_map(|program| reads(&program)).collect();
+    let recorded = all.iter().filter(|is_recorded| **is_recorded).count();
+    assert!(recorded > 20 && all.len() - recorded > 20, "{recorded} of {}", all.len());
+}
+
+#[test]
+fn programs_declare_all_or_some_of_what_they_read() {
+    let (mut complete, mut partial) = (0, 0);
+    for program in programs(200).filter(|program| program.style.declares_feeds) {
+        let mut all = program.clone();
+        waits::declare_all_feeds(&mut all);
+        let feeds = |program: &crate::program::Program| {
+            let of_launch = program.actions.iter().map(|action| match action {
+                Action::Launch { launch, .. } => launch.feeds.len(),
+                _ => 0,
+            });
+            of_launch.sum::<usize>()
+        };
+        assert!(feeds(&program) <= feeds(&all));
+        if feeds(&program) == feeds(&all) { complete += 1 } else { partial += 1 }
+    }
+    assert!(complete > 8 && partial > 8, "{complete}, {partial}");
+}

@@ -6,7 +6,8 @@ use super::*;
 use crate::answer::Labeled;
 use crate::machine::{Unobserved, execute};
 use crate::program::{
-    Access, Action, Arg, Deviation, Element, Form, HostWrite, Kernel, Launch, Param, Plan, Program, View,
+    Access, Action, Arg, Deviation, Element, Form, HostData, HostRead, HostWrite, Kernel, Launch, Param,
+    Plan, Program, View,
 };
 
 /// Elements of each block. A kernel uses all of them, unless a test says otherwise.
@@ -23,6 +24,7 @@ fn launch(id: usize, kernel: usize, blocks: [usize; 2]) -> Action {
         scope: None,
         name: Some(format!("task {id}")),
         waits: Vec::new(),
+        feeds: Vec::new(),
     };
     Action::Launch { id, launch }
 }
@@ -41,7 +43,8 @@ fn program(element: Element, role_known: bool) -> Program {
     };
     let host = |block, seed| {
         let view = View::dense(block, 0..ELEMENTS);
-        Action::Host { id: 10 + block, view, element, seed, how: HostWrite::Unrecorded, lane: 0 }
+        let data = HostData { view, element, seed, how: HostWrite::Unrecorded, lane: 0, read: None };
+        Action::Host { id: 10 + block, data }
     };
     let mut actions: Vec<Action> = (0..5).map(|block| Action::Alloc { block }).collect();
     actions.extend([host(0, 1), host(3, 2)]);
@@ -52,6 +55,7 @@ fn program(element: Element, role_known: bool) -> Program {
         lanes: 2,
         queues: false,
         edges: Edges::Complete,
+        declares_feeds: false,
         records_allocations: false,
         declares_lane_order: true,
         explicit_ids: true,
@@ -427,8 +431,8 @@ fn a_right_run_must_not_fail_for_what_is_outside_a_rule() {
 #[test]
 fn the_first_reader_of_other_external_content_is_fed_and_not_wrong() {
     let change = |plan: &mut Plan| {
-        if let Action::Host { seed, .. } = &mut plan.program.actions[5] {
-            *seed += 1;
+        if let Action::Host { data, .. } = &mut plan.program.actions[5] {
+            data.seed += 1;
         }
     };
     let mut trial = Trial::new(program(Element::I32, true), Fault::External, Guilt::default(), change);
@@ -461,4 +465,46 @@ fn a_task_that_amplifies_an_error_within_the_rule_is_innocent() {
     );
     let named = trial.judge("fail", &[(1, "wrong_here"), (2, "inherited")], None);
     assert!(named.named_first && !named.is_violation() && !named.is_decidable);
+}
+
+/// 1 computes block 1 from block 0. The host reads block 1 and writes block 3, which 3 reads.
+fn program_with_a_host_that_reads(is_recorded: bool) -> Program {
+    let mut program = program(Element::I32, true);
+    let view = |block| View::dense(block, 0..ELEMENTS);
+    let read = HostRead { id: 20, view: view(1), element: Element::I32, is_recorded };
+    let how = HostWrite::Recorded;
+    let data = HostData { view: view(3), element: Element::I32, seed: 4, how, lane: 0, read: Some(read) };
+    program.actions.insert(program.unrecorded_prefix + 1, Action::Host { id: 21, data });
+    program
+}
+
+#[test]
+fn a_host_that_computes_from_a_wrong_result_is_innocent() {
+    for is_recorded in [true, false] {
+        let program = program_with_a_host_that_reads(is_recorded);
+        let trial = Trial::deviates(program, Fault::Value, 1, WRONG_VALUE);
+        assert_eq!(trial.traces[0].iter().any(|trace| trace.id == 20), is_recorded);
+        let [actual, golden] = trial.traces.each_ref().map(|traces| {
+            traces.iter().find(|trace| trace.id == 21).expect("a host write").args[0].after.clone()
+        });
+        assert_ne!(actual, golden, "what the host writes depends on what it read");
+        for label in ["fed", "wrong_here"] {
+            assert!(trial.is_false(21, label) && trial.is_false(3, label), "{label}");
+        }
+        assert!(trial.is_false_mention(21, Claim::Wrong) && !trial.is_false(1, "wrong_here"));
+    }
+}
+
+#[test]
+fn a_host_that_writes_other_data_is_guilty_although_it_reads() {
+    let guilt = Guilt { guilty: vec![21], race: None };
+    let change = |plan: &mut Plan| {
+        if let Some(Action::Host { data, .. }) =
+            plan.program.actions.iter_mut().find(|action| action.id() == Some(21))
+        {
+            data.seed += 1;
+        }
+    };
+    let trial = Trial::new(program_with_a_host_that_reads(true), Fault::Host, guilt, change);
+    assert!(!trial.is_false(21, "fed") && trial.is_false(20, "fed") && !trial.is_false(3, "fed"));
 }
