@@ -51,6 +51,15 @@ pub struct TaskTrace {
     pub id: usize,
     pub kernel: Option<usize>,
     pub args: Vec<ArgTrace>,
+    /// What the host read to compute what it writes. The recording of the write does not show it.
+    pub hidden: Option<ArgTrace>,
+}
+
+impl TaskTrace {
+    /// The arguments, and what the recording does not show.
+    pub fn with_hidden(&self) -> impl Iterator<Item = &ArgTrace> {
+        self.args.iter().chain(&self.hidden)
+    }
 }
 
 /// Sees a run as it happens. The recording of a dump is one.
@@ -93,7 +102,8 @@ pub fn execute_in(plan: &Plan, memory: &mut Memory, observer: &mut dyn Observer)
             Action::Host { id, data } => {
                 if let Some(read) = data.read.as_ref().filter(|read| read.is_recorded) {
                     observer.host_read(memory, read, data.lane);
-                    traces.push(host_read(memory, read));
+                    let args = vec![host_read(memory, read)];
+                    traces.push(TaskTrace { id: read.id, kernel: None, args, hidden: None });
                 }
                 let trace = host_write(memory, *id, data);
                 if data.how == HostWrite::Recorded && is_recorded {
@@ -107,11 +117,11 @@ pub fn execute_in(plan: &Plan, memory: &mut Memory, observer: &mut dyn Observer)
     traces
 }
 
-fn host_read(memory: &Memory, read: &HostRead) -> TaskTrace {
+fn host_read(memory: &Memory, read: &HostRead) -> ArgTrace {
     let places = memory.places(&read.view);
     let content = memory.gather(&places);
     let (read_all, written) = (vec![true; places.len()], vec![false; places.len()]);
-    let arg = ArgTrace {
+    ArgTrace {
         element: read.element,
         access: Access::Read,
         role_known: true,
@@ -121,8 +131,7 @@ fn host_read(memory: &Memory, read: &HostRead) -> TaskTrace {
         places,
         read: read_all,
         written,
-    };
-    TaskTrace { id: read.id, kernel: None, args: vec![arg] }
+    }
 }
 
 fn host_write(memory: &mut Memory, id: usize, data: &HostData) -> TaskTrace {
@@ -130,9 +139,9 @@ fn host_write(memory: &mut Memory, id: usize, data: &HostData) -> TaskTrace {
     let before = memory.gather(&places);
     let sources = places.iter().map(|&place| memory.source(place)).collect();
     let mut values = crate::kernels::host_data(data.element, data.seed, places.len());
-    if let Some(read) = &data.read {
-        let content = memory.gather(&memory.places(&read.view));
-        crate::kernels::depend(&mut values, data.element, &content);
+    let hidden = data.read.as_ref().map(|read| host_read(memory, read));
+    if let Some(read) = &hidden {
+        crate::kernels::depend(&mut values, data.element, &read.before);
     }
     for (&place, value) in places.iter().zip(values) {
         memory.write(place, &value, Source::Host(id));
@@ -149,7 +158,7 @@ fn host_write(memory: &mut Memory, id: usize, data: &HostData) -> TaskTrace {
         read: vec![false; count],
         written: vec![true; count],
     };
-    TaskTrace { id, kernel: None, args: vec![arg] }
+    TaskTrace { id, kernel: None, args: vec![arg], hidden }
 }
 
 fn run(
@@ -183,7 +192,7 @@ fn run(
         arg.written = written;
     }
     observer.after(id, launch, memory);
-    TaskTrace { id, kernel: Some(launch.kernel), args }
+    TaskTrace { id, kernel: Some(launch.kernel), args, hidden: None }
 }
 
 /// The scalars that a launch gets in this run.

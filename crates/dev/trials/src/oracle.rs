@@ -10,6 +10,7 @@
 //!   the golden run and came from somewhere else: from uninitialized memory, from unrecorded code, from a host write that
 //!   provided other data, from a stray write, or from another task than in the golden run. If it came from the
 //!   same recorded task in both runs, then that task is wrong or inherits, and `fed` has a false source.
+//! - A host that computes what it writes from what it read is a task that reads.
 //! - A task that only received such an element, without using it, is innocent. So is one that amplifies an error within a rule.
 //!
 //! A task is also named if the headline mentions it, if it is the suspect, or if it is one of the two tasks of a likely race.
@@ -189,7 +190,7 @@ impl Case<'_> {
     /// Whether a task reads an element that differs and has another source than in the golden run.
     pub fn reads_from_elsewhere(&self, id: usize) -> bool {
         let (Some(actual), Some(golden)) = (self.actual.task(id), self.golden.task(id)) else { return false };
-        actual.args.iter().zip(&golden.args).any(|(actual, golden)| {
+        actual.with_hidden().zip(golden.with_hidden()).any(|(actual, golden)| {
             let count = common(actual, golden);
             // What a program declares as an input, it may read.
             let may_read = |at: usize| actual.read[at] || actual.role_known && actual.access.reads();

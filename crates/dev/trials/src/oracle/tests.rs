@@ -508,3 +508,17 @@ fn a_host_that_writes_other_data_is_guilty_although_it_reads() {
     let trial = Trial::new(program_with_a_host_that_reads(true), Fault::Host, guilt, change);
     assert!(!trial.is_false(21, "fed") && trial.is_false(20, "fed") && !trial.is_false(3, "fed"));
 }
+
+#[test]
+fn a_host_that_computes_from_other_external_content_is_fed() {
+    let change = |plan: &mut Plan| {
+        let Action::Host { data, .. } = &mut plan.program.actions[5] else { unreachable!("a host write") };
+        data.seed += 1;
+    };
+    let mut program = program_with_a_host_that_reads(false);
+    let at = program.unrecorded_prefix + 1;
+    let Action::Host { data, .. } = &mut program.actions[at] else { unreachable!("a host write") };
+    data.read.as_mut().expect("a read").view.block = 0;
+    let trial = Trial::new(program, Fault::External, Guilt::default(), change);
+    assert!(!trial.is_false(21, "fed") && trial.is_false(21, "wrong_here") && trial.is_false(3, "fed"));
+}
