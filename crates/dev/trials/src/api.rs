@@ -39,6 +39,9 @@ fn plan(random: &mut fastrand::Rng, fault: Fault) -> Runs {
         if may_have_noise && random.u8(..4) == 0 && faults::has_only_floats(&golden.program) {
             actual.noise = Some(random.u64(..));
         }
+        if golden.program.style.is_pool {
+            waits::reassign(&mut actual.program, random);
+        }
         // Threads number tasks as they come.
         if golden.program.style.lanes > 1 && random.bool() {
             waits::interleave(&mut actual.program, random);

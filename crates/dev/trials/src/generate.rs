@@ -4,8 +4,8 @@
 use std::ops::Range;
 
 use crate::program::{
-    Access, Action, Arg, Edges, Element, Form, HostData, HostRead, HostWrite, Kernel, Launch, Param, Program,
-    Style, View,
+    Access, Action, Arg, Edges, Element, Form, HostData, HostRead, HostWrite, Kernel, Launch, Overlap, Param,
+    Program, Style, View,
 };
 use crate::waits;
 
@@ -36,12 +36,19 @@ struct Generator<'r> {
     names: bool,
     /// Whether the host reads what launches wrote.
     reads: bool,
+    /// Whether launches begin before the ones that they wait for.
+    overlaps: bool,
     scope: Option<usize>,
 }
 
 pub fn program(random: &mut fastrand::Rng) -> Program {
     let style = style(random);
-    let kernels = kernels(random, &style);
+    let mut kernels = kernels(random, &style);
+    if style.shares {
+        let kernel = sharing_kernel(random, &kernels[0]);
+        kernels.push(kernel);
+    }
+    let overlaps = style.lanes > 1 && random.u8(..3) == 0;
     let host =
         if style.records_allocations || random.bool() { HostWrite::Recorded } else { HostWrite::Unrecorded };
     let mut generator = Generator {
@@ -56,6 +63,7 @@ pub fn program(random: &mut fastrand::Rng) -> Program {
         frees: 1,
         names: random.bool(),
         reads: random.u8(..3) == 0,
+        overlaps,
         scope: None,
         style,
         random,
@@ -75,6 +83,7 @@ pub fn opencl_program(random: &mut fastrand::Rng) -> Program {
     let mut style = style(random);
     style.element_bytes = 4;
     (style.lanes, style.steps, style.edges, style.explicit_ids) = (1, 1, Edges::Complete, false);
+    (style.shares, style.is_pool) = (false, false);
     let mut kernels = kernels(random, &style);
     kernels.truncate(3);
     for kernel in &mut kernels {
@@ -92,6 +101,7 @@ pub fn cuda_program(random: &mut fastrand::Rng) -> Program {
     style.element_bytes = *random.choice([4, 4, 8].iter()).expect("not empty");
     (style.queues, style.edges, style.declares_lane_order) = (true, Edges::Complete, true);
     (style.explicit_ids, style.declares_args, style.declares_feeds) = (false, false, false);
+    (style.shares, style.is_pool) = (false, false);
     let mut kernels = kernels(random, &style);
     kernels.iter_mut().flat_map(|kernel| &mut kernel.params).for_each(|param| param.role_known = false);
     let slack = if random.bool() { 0.0 } else { 0.5 };
@@ -133,6 +143,7 @@ fn device_program(
         frees,
         names: false,
         reads: false,
+        overlaps: false,
         scope: None,
         style,
         random,
@@ -165,6 +176,8 @@ fn style(random: &mut fastrand::Rng) -> Style {
         declares_lane_order: random.bool(),
         explicit_ids: random.u8(..4) == 0,
         steps: if random.u8(..3) == 0 { random.usize(2..=3) } else { 1 },
+        shares: lanes > 1 && random.u8(..4) == 0,
+        is_pool: lanes > 1 && random.u8(..4) == 0,
         declares_args: random.bool(),
     }
 }
@@ -210,6 +223,17 @@ fn kernels(random: &mut fastrand::Rng, style: &Style) -> Vec<Kernel> {
         });
     }
     kernels
+}
+
+/// A kernel that updates a part of its first argument.
+fn sharing_kernel(random: &mut fastrand::Rng, like: &Kernel) -> Kernel {
+    let Param { element, role_known, .. } = like.params[0];
+    let mut params = vec![Param { element, access: Access::Update, role_known }];
+    if random.bool() {
+        params.push(Param { element, access: Access::Read, role_known });
+    }
+    let (name, salt) = (word(random), random.u64(..));
+    Kernel { name, params, scalars: 0, garbage_scalar: false, salt, form: Form::Mix }
 }
 
 /// A random name, so that no name of a task can tell the fault.
@@ -267,6 +291,9 @@ impl Generator<'_> {
                 2..=3 if self.reads => self.host_write(),
                 share if share <= self.frees && self.style.lanes == 1 => self.free_one(),
                 _ => {}
+            }
+            if self.style.shares && self.random.u8(..3) == 0 {
+                self.shared_launches();
             }
             self.launch();
         }
@@ -329,7 +356,7 @@ impl Generator<'_> {
     }
 
     fn launch(&mut self) {
-        let kernel = self.random.usize(..self.kernels.len());
+        let kernel = self.random.usize(..self.kernels.len() - usize::from(self.style.shares));
         let Kernel { params, scalars, .. } = self.kernels[kernel].clone();
         let mut taken = Vec::new();
         let mut args = Vec::new();
@@ -361,8 +388,34 @@ impl Generator<'_> {
             name: self.names.then(|| format!("{}{id}", self.kernels[kernel].name)),
             waits: Vec::new(),
             feeds: Vec::new(),
+            overlap: if self.overlaps && self.random.bool() { Overlap::Begins } else { Overlap::None },
         };
         self.actions.push(Action::Launch { id, launch });
+    }
+
+    /// Two launches of lanes 0 and 1 that run at the same time. Each updates its own part of a block that both show whole.
+    fn shared_launches(&mut self) {
+        let (block, range) = self.defined_range(&[]);
+        if range.start > 0 || range.len() < 4 {
+            return;
+        }
+        let middle = self.random.usize(1..range.len());
+        let (kernel, scope) = (self.kernels.len() - 1, self.scope);
+        let params = self.kernels[kernel].params.clone();
+        let parts = [(0..middle, Overlap::None), (middle..range.len(), Overlap::Shares)];
+        for (lane, (used, overlap)) in parts.into_iter().enumerate() {
+            let view = View::dense(block, range.clone());
+            let mut args = vec![Arg { view, used, marked: false }];
+            args.extend(params[1..].iter().map(|param| self.input(param, &[block])));
+            if args[1..].iter().any(|arg| arg.view.block == block) {
+                return;
+            }
+            let id = self.id();
+            let name = self.names.then(|| format!("{}{id}", self.kernels[kernel].name));
+            let (scalars, waits, feeds) = (Vec::new(), Vec::new(), Vec::new());
+            let launch = Launch { kernel, args, scalars, lane, step: 0, scope, name, waits, feeds, overlap };
+            self.actions.push(Action::Launch { id, launch });
+        }
     }
 
     /// A block whose content an input can use, and the elements.

@@ -153,6 +153,16 @@ pub struct Arg {
     pub marked: bool,
 }
 
+/// How the time of a launch overlaps that of the launch before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overlap {
+    None,
+    /// It begins earlier, and then waits for the other one.
+    Begins,
+    /// Both run at the same time, and use different elements of the same argument.
+    Shares,
+}
+
 #[derive(Clone, Debug)]
 pub struct Launch {
     pub kernel: usize,
@@ -166,6 +176,8 @@ pub struct Launch {
     pub waits: Vec<usize>,
     /// Identities of the launches and host writes that wrote what it reads, as the program declares them.
     pub feeds: Vec<usize>,
+    /// How it overlaps the launch before it, if that runs in another lane.
+    pub overlap: Overlap,
 }
 
 /// Who writes data that no kernel computes.
@@ -256,6 +268,10 @@ pub struct Style {
     /// Whether the program numbers its tasks itself.
     pub explicit_ids: bool,
     pub steps: usize,
+    /// Whether launches run at the same time and write parts of the same argument.
+    pub shares: bool,
+    /// Whether threads take launches as they come, so that each run has other lanes.
+    pub is_pool: bool,
     /// Whether a kernel's declaration tells the names and roles of arguments.
     pub declares_args: bool,
 }

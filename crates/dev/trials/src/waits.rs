@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use crate::program::{Action, Edges, HostWrite, Program, View};
+use crate::program::{Action, Edges, HostWrite, Overlap, Program, View};
 
 /// The elements of blocks that an action may read, as far as the recording shows, and those that it writes.
 #[derive(Default)]
@@ -67,6 +67,17 @@ pub fn interleave(program: &mut Program, random: &mut fastrand::Rng) {
     }
 }
 
+/// Gives every launch another lane, as threads take launches as they come.
+pub fn reassign(program: &mut Program, random: &mut fastrand::Rng) {
+    let lanes = program.style.lanes;
+    for action in &mut program.actions {
+        if let Action::Launch { launch, .. } = action {
+            launch.lane = random.usize(..lanes);
+        }
+    }
+    declare(program, random);
+}
+
 fn lane_of(action: &Action) -> usize {
     match action {
         Action::Host { data, .. } => data.lane,
@@ -117,15 +128,22 @@ struct Needed {
 fn needed(program: &Program) -> Vec<(usize, Needed)> {
     let mut writer: HashMap<(usize, usize), (usize, usize)> = HashMap::new();
     let mut readers: HashMap<(usize, usize), Vec<(usize, usize)>> = HashMap::new();
-    let mut all = Vec::new();
+    let (mut all, mut last) = (Vec::new(), None);
     for (position, action) in program.actions.iter().enumerate() {
         let Some(id) = action.id() else { continue };
         let (uses, lane) = (Uses::of(program, action), lane_of(action));
         let before = uses.reads.iter().chain(&uses.writes).filter_map(|at| writer.get(at));
         let read = uses.writes.iter().filter_map(|at| readers.get(at)).flatten();
-        let feeds = uses.reads.iter().filter_map(|at| writer.get(at)).map(|(of, _)| *of).collect();
-        let waits =
-            before.chain(read).filter(|(of, other)| *other != lane && *of != id).map(|(of, _)| *of).collect();
+        // A launch does not wait for the one that it runs together with.
+        let shares = |of: &usize| match action {
+            Action::Launch { launch, .. } if launch.overlap == Overlap::Shares => last == Some(*of),
+            _ => false,
+        };
+        let feeds = uses.reads.iter().filter_map(|at| writer.get(at)).map(|(of, _)| *of);
+        let feeds = feeds.filter(|of| !shares(of)).collect();
+        let waits = before.chain(read).filter(|(of, other)| *other != lane && *of != id).map(|(of, _)| *of);
+        let waits = waits.filter(|of| !shares(of)).collect();
+        last = Some(id);
         let is_recorded = position >= program.unrecorded_prefix
             && !matches!(action, Action::Host { data, .. } if data.how == HostWrite::Unrecorded);
         for &at in &uses.writes {

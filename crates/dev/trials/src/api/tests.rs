@@ -177,3 +177,28 @@ fn programs_declare_all_or_some_of_what_they_read() {
     }
     assert!(complete > 8 && partial > 8, "{complete}, {partial}");
 }
+
+#[test]
+fn launches_begin_early_share_arguments_and_move_between_threads() {
+    let (mut early, mut sharing, mut moved) = (0, 0, 0);
+    for seed in 0..150 {
+        let runs = plan(&mut fastrand::Rng::with_seed(seed), Fault::None);
+        let traces = execute(&runs.actual, &mut Unobserved);
+        let overlaps = |id: usize| traces.iter().any(|trace| trace.id == id && trace.overlaps.is_some());
+        let lanes = |plan: &Plan| {
+            let of_launch = plan.program.actions.iter().filter_map(|action| match action {
+                Action::Launch { id, launch } => Some((*id, (launch.lane, launch.overlap))),
+                _ => None,
+            });
+            of_launch.collect::<std::collections::BTreeMap<_, _>>()
+        };
+        let (here, there) = (lanes(&runs.actual), lanes(&runs.golden));
+        let count = |of: crate::program::Overlap| {
+            here.iter().filter(|(id, (_, overlap))| *overlap == of && overlaps(**id)).count()
+        };
+        early += count(crate::program::Overlap::Begins);
+        sharing += count(crate::program::Overlap::Shares);
+        moved += usize::from(here != there);
+    }
+    assert!(early > 10 && sharing > 5 && moved > 5, "{early}, {sharing}, {moved}");
+}

@@ -6,8 +6,8 @@ use super::*;
 use crate::answer::Labeled;
 use crate::machine::{Unobserved, execute};
 use crate::program::{
-    Access, Action, Arg, Deviation, Element, Form, HostData, HostRead, HostWrite, Kernel, Launch, Param,
-    Plan, Program, View,
+    Access, Action, Arg, Deviation, Element, Form, HostData, HostRead, HostWrite, Kernel, Launch, Overlap,
+    Param, Plan, Program, View,
 };
 
 /// Elements of each block. A kernel uses all of them, unless a test says otherwise.
@@ -25,6 +25,7 @@ fn launch(id: usize, kernel: usize, blocks: [usize; 2]) -> Action {
         name: Some(format!("task {id}")),
         waits: Vec::new(),
         feeds: Vec::new(),
+        overlap: Overlap::None,
     };
     Action::Launch { id, launch }
 }
@@ -56,6 +57,8 @@ fn program(element: Element, role_known: bool) -> Program {
         queues: false,
         edges: Edges::Complete,
         declares_feeds: false,
+        shares: false,
+        is_pool: false,
         records_allocations: false,
         declares_lane_order: true,
         explicit_ids: true,
@@ -521,4 +524,64 @@ fn a_host_that_computes_from_other_external_content_is_fed() {
     data.read.as_mut().expect("a read").view.block = 0;
     let trial = Trial::new(program, Fault::External, Guilt::default(), change);
     assert!(!trial.is_false(21, "fed") && trial.is_false(21, "wrong_here") && trial.is_false(3, "fed"));
+}
+
+/// Lanes 0 and 1 update both halves of block 3 at the same time, after 1 and 2.
+fn program_that_shares() -> Program {
+    let mut program = program(Element::I32, true);
+    let Param { element, role_known, .. } = program.kernels[0].params[0];
+    let params = vec![Param { element, access: Access::Update, role_known }];
+    program.kernels.push(Kernel { params, ..program.kernels[0].clone() });
+    for (id, used, overlap) in
+        [(4, 0..ELEMENTS / 2, Overlap::None), (5, ELEMENTS / 2..ELEMENTS, Overlap::Shares)]
+    {
+        let Action::Launch { mut launch, .. } = launch(id, 1, [3, 3]) else { unreachable!("a launch") };
+        launch.args.truncate(1);
+        (launch.args[0].used, launch.overlap) = (used, overlap);
+        program.actions.push(Action::Launch { id, launch });
+    }
+    program
+}
+
+#[test]
+fn of_two_launches_that_share_an_argument_one_is_innocent() {
+    let (mut seen_before, mut seen_after) = (0, 0);
+    for garbage in 0..30 {
+        let guilt = Guilt { guilty: vec![5], race: None };
+        let trial = Trial::new(program_that_shares(), Fault::Value, guilt, |plan| {
+            plan.garbage = garbage;
+            plan.deviations.push((5, WRONG_VALUE));
+        });
+        let find =
+            |side: usize, id: usize| trial.traces[side].iter().find(|trace| trace.id == id).expect("it ran");
+        assert_eq!((find(0, 4).overlaps, find(0, 5).overlaps), (Some(5), Some(4)));
+        let differs = |is_after: bool, id| {
+            let content = |side| {
+                let arg = &find(side, id).args[0];
+                if is_after { arg.after.clone() } else { arg.before.clone() }
+            };
+            content(0) != content(1)
+        };
+        seen_after += usize::from(differs(true, 4));
+        seen_before += usize::from(differs(false, 5));
+        for label in ["wrong_here", "fed", "raced"] {
+            assert!(trial.is_false(4, label), "{label}");
+        }
+        assert!(!trial.is_false(5, "wrong_here") && trial.is_false_mention(4, Claim::Raced));
+        let judgment = trial.judge("pass", &[], None);
+        assert!(judgment.wrong_run_passed && !judgment.is_decidable);
+    }
+    assert!(seen_after > 5 && seen_before > 5, "{seen_after}, {seen_before}");
+}
+
+#[test]
+fn a_right_run_may_be_undecided_about_what_another_launch_wrote_at_the_same_time() {
+    let mut judged = Vec::new();
+    for garbage in 0..12 {
+        let change = |plan: &mut Plan| plan.garbage = garbage;
+        let trial = Trial::new(program_that_shares(), Fault::None, Guilt::default(), change);
+        assert!(!trial.judge("pass", &[], None).right_run_failed);
+        judged.push(trial.judge("undecided", &[], None).right_run_failed);
+    }
+    assert!(judged.contains(&true) && judged.contains(&false), "{judged:?}");
 }
