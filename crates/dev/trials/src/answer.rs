@@ -5,6 +5,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::mentions::{self, Mention};
+
 /// One task of the answer.
 #[derive(Clone, Debug)]
 pub struct Labeled {
@@ -19,6 +21,10 @@ pub struct Answer {
     pub verdict: String,
     pub tasks: Vec<Labeled>,
     pub first_wrong: Vec<u64>,
+    /// Why the run fails.
+    pub failure: String,
+    /// Tasks that are named without a label.
+    pub mentions: Vec<Mention>,
 }
 
 impl Answer {
@@ -40,6 +46,8 @@ impl Answer {
             verdict: document["verdict"].as_str().ok_or("no verdict")?.to_owned(),
             tasks: list("tasks")?.iter().map(task).collect::<Result<_, _>>()?,
             first_wrong: list("first_wrong")?.iter().filter_map(Value::as_str).filter_map(hex).collect(),
+            failure: document["failure"].as_str().unwrap_or_default().to_owned(),
+            mentions: mentions::all(&document),
         })
     }
 }
@@ -48,14 +56,26 @@ fn hex(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }
 
-/// Asks which task went wrong first. An error is an exit status or a document that `blame` must not give.
-pub fn ask(tensortap: &Path, actual: &Path, golden: &Path) -> Result<Answer, String> {
+/// Asks which task went wrong first. An error is an exit status or a document that `blame` must not give. For some
+/// seeds, the answer for people must have the same headline as the document.
+pub fn ask(tensortap: &Path, actual: &Path, golden: &Path, seed: u64) -> Result<Answer, String> {
+    let text = output(tensortap, &["--json"], actual, golden)?;
+    let answer = Answer::parse(&text)?;
+    if seed.is_multiple_of(8) && answer.verdict != "pass" {
+        let document = serde_json::from_str(&text).map_err(|error| format!("no JSON: {error}"))?;
+        mentions::compare_text(&output(tensortap, &[], actual, golden)?, &document)?;
+    }
+    Ok(answer)
+}
+
+fn output(tensortap: &Path, options: &[&str], actual: &Path, golden: &Path) -> Result<String, String> {
     let mut command = Command::new(tensortap);
-    command.args(["blame", "--json", "--quiet", "--jobs", "1"]).arg(actual).arg("--golden").arg(golden);
+    command.arg("blame").args(options).args(["--quiet", "--jobs", "1"]);
+    command.arg(actual).arg("--golden").arg(golden);
     let output = command.stdin(Stdio::null()).output().map_err(|error| format!("cannot run: {error}"))?;
     let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    if !matches!(output.status.code(), Some(0 | 1)) {
-        return Err(format!("{}: {}", output.status, errors.trim_end()));
+    match output.status.code() {
+        Some(0 | 1) => Ok(text.into_owned()),
+        _ => Err(format!("{}: {}", output.status, errors.trim_end())),
     }
-    Answer::parse(&text)
 }

@@ -24,7 +24,10 @@ struct Runs {
 /// Plans a trial. A plan whose fault has no place or no effect is planned again.
 fn plan(random: &mut fastrand::Rng, fault: Fault) -> Runs {
     loop {
-        let program = generate::program(random);
+        let mut program = generate::program(random);
+        if fault == Fault::Amplified && !faults::amplify(&mut program, random) {
+            continue;
+        }
         let garbage = random.u64(..);
         let padding = 64 * random.usize(..4);
         let golden = Plan { program, deviations: Vec::new(), garbage, padding, noise: None };
@@ -32,8 +35,12 @@ fn plan(random: &mut fastrand::Rng, fault: Fault) -> Runs {
         let other_padding = if random.bool() { padding } else { 64 * random.usize(..4) };
         let mut actual = Plan { garbage: other_garbage, padding: other_padding, ..golden.clone() };
         // Most faulty runs have no noise, so that hashes are equal where values are.
-        if !fault.is_right() && random.u8(..4) == 0 && faults::has_only_floats(&golden.program) {
+        let may_have_noise = !fault.is_right() && fault != Fault::Amplified;
+        if may_have_noise && random.u8(..4) == 0 && faults::has_only_floats(&golden.program) {
             actual.noise = Some(random.u64(..));
+        }
+        if golden.program.style.is_pool {
+            waits::reassign(&mut actual.program, random);
         }
         // Threads number tasks as they come.
         if golden.program.style.lanes > 1 && random.bool() {
@@ -90,7 +97,9 @@ fn captures(random: &mut fastrand::Rng, fault: Fault, plan: &Plan) -> [Capture; 
             _ => DumpLevel::Meta,
         };
         let mut capture = Capture { level, ..Capture::FULL };
-        if !fault.needs_all_inputs() && random.u8(..3) == 0 {
+        if fault == Fault::External && random.u8(..3) > 0 {
+            capture.filter.stages = AFTER;
+        } else if !fault.needs_all_inputs() && random.u8(..3) == 0 {
             let is_launch = |action: &&Action| matches!(action, Action::Launch { .. });
             let tasks = plan.program.actions.iter().filter(is_launch).count() as u64;
             capture.filter = filter(random, tasks);
@@ -106,22 +115,33 @@ fn captures(random: &mut fastrand::Rng, fault: Fault, plan: &Plan) -> [Capture; 
     if random.bool() { [first, first] } else { [first, second] }
 }
 
-/// A filter that leaves out something of a run with this many tasks.
+/// A filter that leaves out something of a run with this many tasks. Some filters combine several conditions.
 pub fn filter(random: &mut fastrand::Rng, tasks: u64) -> DumpFilter {
     let mut filter = DumpFilter::ALL;
-    match random.u8(..5) {
-        0 => {
-            let first = random.u64(1..=tasks);
-            filter.tasks[0] = [first, random.u64(first..=tasks)];
-            filter.task_ranges = 1;
+    let conditions = match random.u8(..10) {
+        0..=5 => 1,
+        6..=8 => 2,
+        _ => 3,
+    };
+    for condition in random.choose_multiple(0..5_u8, conditions) {
+        match condition {
+            0 => {
+                let first = random.u64(1..=tasks);
+                filter.tasks[0] = [first, random.u64(first..=tasks)];
+                filter.task_ranges = 1;
+            }
+            1 => filter.funcs = [random.u64(..), 0, 0, 0],
+            2 => filter.args = random.u64(..),
+            3 => filter.stages = if random.bool() { BEFORE } else { AFTER },
+            _ => filter.first_tasks = random.u64(1..=tasks),
         }
-        1 => filter.funcs = [random.u64(..), 0, 0, 0],
-        2 => filter.args = random.u64(..),
-        3 => filter.stages = 1 << if random.bool() { 1 } else { 2 },
-        _ => filter.first_tasks = random.u64(1..=tasks),
     }
     filter
 }
+
+/// Filters of content before and after tasks.
+const BEFORE: u64 = 1 << 1;
+const AFTER: u64 = 1 << 2;
 
 fn record(plan: &Plan, capture: &Capture, dir: &Path) -> Result<(Vec<TaskTrace>, Facts), String> {
     let mut recording = Recording::open(&plan.program, dir, capture).map_err(|error| error.to_string())?;
@@ -150,7 +170,7 @@ pub fn trial(seed: u64, only: &[String], tensortap: &Path, dir: &Path) -> Result
         actual: Run { traces: &actual, facts: &actual_facts, capture: runs.captures[0] },
         golden: Run { traces: &golden, facts: &golden_facts, capture: runs.captures[1] },
     };
-    let answer = answer::ask(tensortap, &wrong, &right);
+    let answer = answer::ask(tensortap, &wrong, &right, seed);
     let judgment: Result<Judgment, String> =
         answer.as_ref().map(|answer| case.judge(answer)).map_err(Clone::clone);
     let levels = levels(&runs.captures);

@@ -264,7 +264,7 @@ pub fn trial(seed: u64, only: &[String], tools: &Tools<'_>, dir: &Path) -> Resul
         actual: Run { traces: &actual, facts: &actual_facts, capture: capture(levels[0]) },
         golden: Run { traces: &golden, facts: &golden_facts, capture: capture(levels[1]) },
     };
-    let answer = answer::ask(tools.tensortap, &wrong, &right);
+    let answer = answer::ask(tools.tensortap, &wrong, &right, seed);
     let judgment = answer.as_ref().map(|answer| case.judge(answer)).map_err(Clone::clone);
     let story = format!(
         "  {:?}, {} garbage, padding {}, rebuilt {:?}, layouts {:?}\n{}",

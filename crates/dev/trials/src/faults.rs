@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-use crate::program::{Access, Action, Deviation, HostWrite, Launch, Plan, Program, View};
+use crate::program::{Access, Action, Deviation, Form, HostWrite, Launch, Plan, Program, View};
 use crate::waits::Uses;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -39,12 +39,16 @@ pub enum Fault {
     Uninitialized,
     /// The host provides other data.
     Host,
+    /// The content that an input had before recording began differs. One of the dumps may not show it.
+    External,
     /// A launch also writes after the end of its output.
     OutOfBounds,
     /// A launch runs before the launch that it must wait for.
     Race,
     /// Two launches are wrong.
     Two,
+    /// A launch is wrong by less than the tolerance, and a launch that reads its result amplifies the error.
+    Amplified,
 }
 
 impl Fault {
@@ -66,9 +70,11 @@ impl Fault {
         Fault::Extra,
         Fault::Uninitialized,
         Fault::Host,
+        Fault::External,
         Fault::OutOfBounds,
         Fault::Race,
         Fault::Two,
+        Fault::Amplified,
     ];
 
     /// Whether the faulty run counts as right.
@@ -122,7 +128,7 @@ pub fn apply(fault: Fault, plan: &mut Plan, random: &mut fastrand::Rng) -> Optio
             plan.noise = Some(random.u64(..));
             Some(Guilt::default())
         }
-        Fault::Below => below(plan, id, random),
+        Fault::Below | Fault::Amplified => below(plan, id, random, fault),
         Fault::Value => deviate(plan, id, wrong),
         Fault::Nan => deviate(plan, id, Deviation::Value { element: random.usize(..1000), by: 0.0 }),
         Fault::Last => deviate(plan, id, Deviation::Last),
@@ -146,6 +152,7 @@ pub fn apply(fault: Fault, plan: &mut Plan, random: &mut fastrand::Rng) -> Optio
         Fault::Extra => extra(plan, at, random),
         Fault::Uninitialized => host(plan, random, false),
         Fault::Host => host(plan, random, true),
+        Fault::External => external(plan, random),
         Fault::OutOfBounds => deviate(plan, id, Deviation::OutOfBounds { elements: random.usize(1..=24) }),
         Fault::Race => race(plan, random),
     }
@@ -172,12 +179,32 @@ pub fn has_only_floats(program: &Program) -> bool {
     program.kernels.iter().flat_map(|kernel| &kernel.params).all(|param| param.element.is_float())
 }
 
-fn below(plan: &mut Plan, id: usize, random: &mut fastrand::Rng) -> Option<Guilt> {
+fn below(plan: &mut Plan, id: usize, random: &mut fastrand::Rng, fault: Fault) -> Option<Guilt> {
     if !has_only_floats(&plan.program) {
         return None;
     }
     let by = if plan.program.style.element_bytes == 4 { 2e-6 } else { 2e-8 };
     plan.deviations.push((id, Deviation::Value { element: random.usize(..1000), by }));
+    let guilty = if fault == Fault::Amplified { vec![id] } else { Vec::new() };
+    Some(Guilt { guilty, race: None })
+}
+
+/// Makes a kernel amplify errors. Returns whether the program has such a kernel.
+pub fn amplify(program: &mut Program, random: &mut fastrand::Rng) -> bool {
+    let is_float = has_only_floats(program);
+    let kernel = random.usize(..program.kernels.len());
+    program.kernels[kernel].form = Form::Amplify;
+    is_float && program.kernels[kernel].params.iter().any(|param| param.access.reads())
+}
+
+/// Other content in a block from before recording began.
+fn external(plan: &mut Plan, random: &mut fastrand::Rng) -> Option<Guilt> {
+    let prefix = 0..plan.program.unrecorded_prefix;
+    let hosts: Vec<usize> =
+        prefix.filter(|&at| matches!(plan.program.actions[at], Action::Host { .. })).collect();
+    let at = *random.choice(hosts.iter())?;
+    let Action::Host { data, .. } = &mut plan.program.actions[at] else { return None };
+    data.seed ^= 1 + random.u64(..u64::MAX);
     Some(Guilt::default())
 }
 
@@ -266,6 +293,7 @@ fn forget(program: &mut Program, id: usize) {
     for at in 0..program.actions.len() {
         if let Some(launch) = launch_at(program, at) {
             launch.waits.retain(|&of| of != id);
+            launch.feeds.retain(|&of| of != id);
         }
     }
 }
@@ -287,10 +315,10 @@ fn extra(plan: &mut Plan, at: usize, random: &mut fastrand::Rng) -> Option<Guilt
 fn host(plan: &mut Plan, random: &mut fastrand::Rng, writes: bool) -> Option<Guilt> {
     let hosts = positions(&plan.program, |action| matches!(action, Action::Host { .. }));
     let at = *random.choice(hosts.iter())?;
-    let Action::Host { id, seed, how, .. } = &mut plan.program.actions[at] else { return None };
-    let (id, how) = (*id, *how);
+    let Action::Host { id, data } = &mut plan.program.actions[at] else { return None };
+    let (id, how) = (*id, data.how);
     if writes {
-        *seed ^= 1 + random.u64(..u64::MAX);
+        data.seed ^= 1 + random.u64(..u64::MAX);
     } else {
         plan.program.actions.remove(at);
         plan.program.unrecorded_prefix -= usize::from(at < plan.program.unrecorded_prefix);
@@ -317,6 +345,7 @@ fn race(plan: &mut Plan, random: &mut fastrand::Rng) -> Option<Guilt> {
     let (writer, reader) = (plan.program.actions[early].id()?, moved.id()?);
     if let Action::Launch { launch, .. } = &mut moved {
         launch.waits.retain(|&of| of != writer);
+        launch.feeds.retain(|&of| of != writer);
     }
     plan.program.actions.insert(early, moved);
     Some(Guilt { guilty: Vec::new(), race: Some((writer, reader)) })

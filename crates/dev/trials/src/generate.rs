@@ -4,7 +4,8 @@
 use std::ops::Range;
 
 use crate::program::{
-    Access, Action, Arg, Edges, Element, Form, HostWrite, Kernel, Launch, Param, Program, Style, View,
+    Access, Action, Arg, Edges, Element, Form, HostData, HostRead, HostWrite, Kernel, Launch, Overlap, Param,
+    Program, Style, View,
 };
 use crate::waits;
 
@@ -33,12 +34,21 @@ struct Generator<'r> {
     /// Of twelve launches, how many are preceded by a free.
     frees: u8,
     names: bool,
+    /// Whether the host reads what launches wrote.
+    reads: bool,
+    /// Whether launches begin before the ones that they wait for.
+    overlaps: bool,
     scope: Option<usize>,
 }
 
 pub fn program(random: &mut fastrand::Rng) -> Program {
     let style = style(random);
-    let kernels = kernels(random, &style);
+    let mut kernels = kernels(random, &style);
+    if style.shares {
+        let kernel = sharing_kernel(random, &kernels[0]);
+        kernels.push(kernel);
+    }
+    let overlaps = style.lanes > 1 && random.u8(..3) == 0;
     let host =
         if style.records_allocations || random.bool() { HostWrite::Recorded } else { HostWrite::Unrecorded };
     let mut generator = Generator {
@@ -52,6 +62,8 @@ pub fn program(random: &mut fastrand::Rng) -> Program {
         most_launches: 20,
         frees: 1,
         names: random.bool(),
+        reads: random.u8(..3) == 0,
+        overlaps,
         scope: None,
         style,
         random,
@@ -71,6 +83,7 @@ pub fn opencl_program(random: &mut fastrand::Rng) -> Program {
     let mut style = style(random);
     style.element_bytes = 4;
     (style.lanes, style.steps, style.edges, style.explicit_ids) = (1, 1, Edges::Complete, false);
+    (style.shares, style.is_pool) = (false, false);
     let mut kernels = kernels(random, &style);
     kernels.truncate(3);
     for kernel in &mut kernels {
@@ -87,7 +100,8 @@ pub fn cuda_program(random: &mut fastrand::Rng) -> Program {
     let mut style = style(random);
     style.element_bytes = *random.choice([4, 4, 8].iter()).expect("not empty");
     (style.queues, style.edges, style.declares_lane_order) = (true, Edges::Complete, true);
-    (style.explicit_ids, style.declares_args) = (false, false);
+    (style.explicit_ids, style.declares_args, style.declares_feeds) = (false, false, false);
+    (style.shares, style.is_pool) = (false, false);
     let mut kernels = kernels(random, &style);
     kernels.iter_mut().flat_map(|kernel| &mut kernel.params).for_each(|param| param.role_known = false);
     let slack = if random.bool() { 0.0 } else { 0.5 };
@@ -128,6 +142,8 @@ fn device_program(
         most_launches,
         frees,
         names: false,
+        reads: false,
+        overlaps: false,
         scope: None,
         style,
         random,
@@ -136,8 +152,8 @@ fn device_program(
     generator.body(generator.actions.len());
     let Generator { style, kernels, blocks, mut actions, .. } = generator;
     for action in &mut actions {
-        if let Action::Host { how, .. } = action {
-            *how = HostWrite::Recorded;
+        if let Action::Host { data, .. } = action {
+            data.how = HostWrite::Recorded;
         }
     }
     let blocks = blocks.iter().map(|block| block.elements).collect();
@@ -156,9 +172,12 @@ fn style(random: &mut fastrand::Rng) -> Style {
             _ => Edges::None,
         },
         records_allocations: random.bool(),
+        declares_feeds: random.u8(..4) == 0,
         declares_lane_order: random.bool(),
         explicit_ids: random.u8(..4) == 0,
         steps: if random.u8(..3) == 0 { random.usize(2..=3) } else { 1 },
+        shares: lanes > 1 && random.u8(..4) == 0,
+        is_pool: lanes > 1 && random.u8(..4) == 0,
         declares_args: random.bool(),
     }
 }
@@ -206,6 +225,17 @@ fn kernels(random: &mut fastrand::Rng, style: &Style) -> Vec<Kernel> {
     kernels
 }
 
+/// A kernel that updates a part of its first argument.
+fn sharing_kernel(random: &mut fastrand::Rng, like: &Kernel) -> Kernel {
+    let Param { element, role_known, .. } = like.params[0];
+    let mut params = vec![Param { element, access: Access::Update, role_known }];
+    if random.bool() {
+        params.push(Param { element, access: Access::Read, role_known });
+    }
+    let (name, salt) = (word(random), random.u64(..));
+    Kernel { name, params, scalars: 0, garbage_scalar: false, salt, form: Form::Mix }
+}
+
 /// A random name, so that no name of a task can tell the fault.
 pub fn word(random: &mut fastrand::Rng) -> String {
     let syllables = ["ka", "lo", "mi", "ne", "ru", "sa", "ti", "vo", "xe", "zu", "bra", "gri"];
@@ -230,7 +260,9 @@ impl Generator<'_> {
             let block = self.new_block(false);
             let (id, element, seed) = (self.id(), self.element(), self.random.u64(..));
             let view = View::dense(block, 0..self.blocks[block].elements);
-            self.actions.push(Action::Host { id, view, element, seed, how: HostWrite::Unrecorded, lane: 0 });
+            let how = HostWrite::Unrecorded;
+            let data = HostData { view, element, seed, how, lane: 0, read: None };
+            self.actions.push(Action::Host { id, data });
             self.blocks[block].defined.fill(true);
         }
     }
@@ -256,8 +288,12 @@ impl Generator<'_> {
             }
             match self.random.u8(..12) {
                 0 => self.host_write(),
+                2..=3 if self.reads => self.host_write(),
                 share if share <= self.frees && self.style.lanes == 1 => self.free_one(),
                 _ => {}
+            }
+            if self.style.shares && self.random.u8(..3) == 0 {
+                self.shared_launches();
             }
             self.launch();
         }
@@ -272,7 +308,10 @@ impl Generator<'_> {
                 match &mut action {
                     Action::Alloc { .. } if self.style.lanes > 1 => continue,
                     Action::Alloc { .. } | Action::Free { .. } => {}
-                    Action::Host { id, .. } => *id = self.id(),
+                    Action::Host { id, data } => {
+                        data.read.iter_mut().for_each(|read| read.id = self.id());
+                        *id = self.id();
+                    }
                     Action::Launch { id, launch } => (*id, launch.step) = (self.id(), step),
                 }
                 self.actions.push(action);
@@ -281,12 +320,26 @@ impl Generator<'_> {
     }
 
     fn host_write(&mut self) {
+        let read = if self.reads { self.host_read() } else { None };
         let block = self.new_block(true);
         let (id, element, seed) = (self.id(), self.element(), self.random.u64(..));
         let view = View::dense(block, 0..self.blocks[block].elements);
         let lane = self.random.usize(..self.style.lanes);
-        self.actions.push(Action::Host { id, view, element, seed, how: self.host, lane });
+        let data = HostData { view, element, seed, how: self.host, lane, read };
+        self.actions.push(Action::Host { id, data });
         self.blocks[block].defined.fill(true);
+    }
+
+    /// What the host reads before it writes. All elements must have one type, so that it reads numbers.
+    fn host_read(&mut self) -> Option<HostRead> {
+        let element = self.kernels[0].params[0].element;
+        let mut params = self.kernels.iter().flat_map(|kernel| &kernel.params);
+        if !params.all(|param| param.element == element) {
+            return None;
+        }
+        let (block, range) = self.defined_range(&[]);
+        let (id, view) = (self.id(), View::dense(block, range));
+        Some(HostRead { id, view, element, is_recorded: self.random.bool() })
     }
 
     fn free_one(&mut self) {
@@ -303,7 +356,7 @@ impl Generator<'_> {
     }
 
     fn launch(&mut self) {
-        let kernel = self.random.usize(..self.kernels.len());
+        let kernel = self.random.usize(..self.kernels.len() - usize::from(self.style.shares));
         let Kernel { params, scalars, .. } = self.kernels[kernel].clone();
         let mut taken = Vec::new();
         let mut args = Vec::new();
@@ -334,8 +387,35 @@ impl Generator<'_> {
             scope: self.scope,
             name: self.names.then(|| format!("{}{id}", self.kernels[kernel].name)),
             waits: Vec::new(),
+            feeds: Vec::new(),
+            overlap: if self.overlaps && self.random.bool() { Overlap::Begins } else { Overlap::None },
         };
         self.actions.push(Action::Launch { id, launch });
+    }
+
+    /// Two launches of lanes 0 and 1 that run at the same time. Each updates its own part of a block that both show whole.
+    fn shared_launches(&mut self) {
+        let (block, range) = self.defined_range(&[]);
+        if range.start > 0 || range.len() < 4 {
+            return;
+        }
+        let middle = self.random.usize(1..range.len());
+        let (kernel, scope) = (self.kernels.len() - 1, self.scope);
+        let params = self.kernels[kernel].params.clone();
+        let parts = [(0..middle, Overlap::None), (middle..range.len(), Overlap::Shares)];
+        for (lane, (used, overlap)) in parts.into_iter().enumerate() {
+            let view = View::dense(block, range.clone());
+            let mut args = vec![Arg { view, used, marked: false }];
+            args.extend(params[1..].iter().map(|param| self.input(param, &[block])));
+            if args[1..].iter().any(|arg| arg.view.block == block) {
+                return;
+            }
+            let id = self.id();
+            let name = self.names.then(|| format!("{}{id}", self.kernels[kernel].name));
+            let (scalars, waits, feeds) = (Vec::new(), Vec::new(), Vec::new());
+            let launch = Launch { kernel, args, scalars, lane, step: 0, scope, name, waits, feeds, overlap };
+            self.actions.push(Action::Launch { id, launch });
+        }
     }
 
     /// A block whose content an input can use, and the elements.

@@ -47,6 +47,26 @@ pub fn host_data(element: Element, seed: u64, count: usize) -> Vec<Vec<u8>> {
     (0..count).map(|_| random_value(element, &mut random)).collect()
 }
 
+/// Makes data of the host depend on what it read: errors become no greater.
+pub fn depend(values: &mut [Vec<u8>], element: Element, read: &[u8]) {
+    let read: Vec<&[u8]> = read.chunks(element.bytes()).collect();
+    for (at, value) in values.iter_mut().enumerate() {
+        let from = read[at % read.len()];
+        let (here, there) = (value.as_slice(), from);
+        let mean = || (element.float(here) + element.float(there)) / 2.0;
+        #[expect(clippy::cast_possible_truncation, reason = "rounds")]
+        let new = match element {
+            Element::F32 => (mean() as f32).to_le_bytes().to_vec(),
+            Element::F64 => mean().to_le_bytes().to_vec(),
+            Element::I32 | Element::I64 | Element::U8 => {
+                let sum = element.integer(here).wrapping_add(element.integer(there));
+                sum.to_le_bytes()[..element.bytes()].to_vec()
+            }
+        };
+        *value = new;
+    }
+}
+
 /// A number that depends on all of `parts`.
 pub fn hash(parts: [u64; 3]) -> u64 {
     parts.iter().fold(0x9e37_79b9_7f4a_7c15, |sum: u64, &part| {
@@ -135,6 +155,7 @@ fn float(
         Form::Mix => mean + constant,
         Form::Greatest => values.iter().copied().fold(f64::MIN, f64::max).max(-8.0) + constant,
         Form::Clamp => (mean + constant).clamp(-1.0, 1.0),
+        Form::Amplify => (1000.0 * (mean + constant)).sin(),
     };
     let size = if trace.element == Element::F32 { NOISE } else { NOISE_F64 };
     let noise = noise.map_or(0.0, |seed| unit([seed, seeds[1], seeds[2]]) * size);
@@ -162,7 +183,7 @@ fn integer(
     let weighted = values.iter().enumerate().map(|(at, value)| value.wrapping_mul(2 * at as u64 + 1));
     let sum = weighted.fold(constant, u64::wrapping_add);
     let value = match form {
-        Form::Mix => sum,
+        Form::Mix | Form::Amplify => sum,
         Form::Greatest => values.iter().copied().max().unwrap_or(0).wrapping_add(constant),
         Form::Clamp => sum & !3,
     };

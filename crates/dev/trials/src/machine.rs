@@ -1,9 +1,13 @@
 //! Runs a plan on flat memory and keeps for every element who wrote it and who read it. This trace is the
 //! truth that the oracle judges by.
 
+use std::collections::HashSet;
+
 use crate::kernels::{Reads, compute};
 use crate::memory::Memory;
-use crate::program::{Access, Action, Deviation, Element, HostWrite, Launch, Plan, View};
+use crate::program::{
+    Access, Action, Arg, Deviation, Element, HostData, HostRead, HostWrite, Launch, Overlap, Param, Plan,
+};
 
 /// Who wrote an element last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,18 +49,32 @@ impl ArgTrace {
     }
 }
 
-/// One launch or one recorded host write of one run.
+/// One launch or one recorded host read or host write of one run.
 #[derive(Clone, Debug)]
 pub struct TaskTrace {
     pub id: usize,
     pub kernel: Option<usize>,
     pub args: Vec<ArgTrace>,
+    /// What the host read to compute what it writes. The recording of the write does not show it.
+    pub hidden: Option<ArgTrace>,
+    /// The launch that ran at the same time.
+    pub overlaps: Option<usize>,
+}
+
+impl TaskTrace {
+    /// The arguments, and what the recording does not show.
+    pub fn with_hidden(&self) -> impl Iterator<Item = &ArgTrace> {
+        self.args.iter().chain(&self.hidden)
+    }
 }
 
 /// Sees a run as it happens. The recording of a dump is one.
 pub trait Observer {
     fn allocated(&mut self, _memory: &Memory, _block: usize, _freed: bool) {}
-    fn host_wrote(&mut self, _id: usize, _memory: &Memory, _view: &View, _element: Element, _lane: usize) {}
+    fn host_read(&mut self, _memory: &Memory, _read: &HostRead, _lane: usize) {}
+    fn host_wrote(&mut self, _id: usize, _memory: &Memory, _data: &HostData) {}
+    /// A launch begins. Without this call, it begins right before its arguments are seen.
+    fn begin(&mut self, _id: usize, _launch: &Launch) {}
     fn before(&mut self, _id: usize, _launch: &Launch, _scalars: &[u64], _memory: &Memory) {}
     fn after(&mut self, _id: usize, _launch: &Launch, _memory: &Memory) {}
 }
@@ -74,7 +92,12 @@ pub fn execute(plan: &Plan, observer: &mut dyn Observer) -> Vec<TaskTrace> {
 /// Runs a plan in new memory, which shows the result afterwards.
 pub fn execute_in(plan: &Plan, memory: &mut Memory, observer: &mut dyn Observer) -> Vec<TaskTrace> {
     let mut traces = Vec::new();
+    let mut is_second = false;
     for (position, action) in plan.program.actions.iter().enumerate() {
+        // It ran together with the launch before it.
+        if std::mem::take(&mut is_second) {
+            continue;
+        }
         let is_recorded = position >= plan.program.unrecorded_prefix;
         match action {
             Action::Alloc { block } => {
@@ -89,29 +112,123 @@ pub fn execute_in(plan: &Plan, memory: &mut Memory, observer: &mut dyn Observer)
                 }
                 memory.free(*block);
             }
-            Action::Host { id, view, element, seed, how, lane } => {
-                let trace = host_write(memory, *id, view, *element, *seed);
-                if *how == HostWrite::Recorded && is_recorded {
-                    observer.host_wrote(*id, memory, view, *element, *lane);
+            Action::Host { id, data } => {
+                if let Some(read) = data.read.as_ref().filter(|read| read.is_recorded) {
+                    observer.host_read(memory, read, data.lane);
+                    let args = vec![host_read(memory, read)];
+                    traces.push(TaskTrace { id: read.id, kernel: None, args, hidden: None, overlaps: None });
+                }
+                let trace = host_write(memory, *id, data);
+                if data.how == HostWrite::Recorded && is_recorded {
+                    observer.host_wrote(*id, memory, data);
                     traces.push(trace);
                 }
             }
-            Action::Launch { id, launch } => traces.push(run(plan, memory, *id, launch, observer)),
+            Action::Launch { id, launch } => match plan.program.actions.get(position + 1) {
+                Some(Action::Launch { id: next, launch: other }) if overlap(launch, other) => {
+                    let both = [(*id, launch), (*next, other)];
+                    traces.extend(run_both(plan, memory, both, observer));
+                    is_second = true;
+                }
+                _ => traces.push(run(plan, memory, *id, launch, observer)),
+            },
         }
     }
     traces
 }
 
-fn host_write(memory: &mut Memory, id: usize, view: &View, element: Element, seed: u64) -> TaskTrace {
-    let places = memory.places(view);
+/// Whether the second of two launches overlaps the first one.
+fn overlap(first: &Launch, second: &Launch) -> bool {
+    let used = |launch: &Launch| -> HashSet<(usize, usize)> {
+        let of_arg = |arg: &Arg| {
+            let elements = arg.view.elements();
+            arg.used.clone().map(|at| (arg.view.block, elements[at])).collect::<Vec<_>>()
+        };
+        launch.args.iter().flat_map(of_arg).collect()
+    };
+    first.lane != second.lane
+        && match second.overlap {
+            Overlap::None => false,
+            Overlap::Begins => true,
+            Overlap::Shares => used(first).is_disjoint(&used(second)),
+        }
+}
+
+/// Runs two launches whose times overlap.
+fn run_both(
+    plan: &Plan,
+    memory: &mut Memory,
+    [(first, one), (second, other)]: [(usize, &Launch); 2],
+    observer: &mut dyn Observer,
+) -> [TaskTrace; 2] {
+    let mut both = if other.overlap == Overlap::Begins {
+        observer.begin(second, other);
+        [run(plan, memory, first, one, observer), run(plan, memory, second, other, observer)]
+    } else {
+        // Timing differs between runs, like the content of fresh memory.
+        let timing = crate::kernels::hash([plan.garbage, first as u64, 9]) % 4;
+        let mut one = Running::prepare(plan, memory, first, one, observer);
+        let mut other = match timing {
+            0 => {
+                one.compute(memory);
+                Running::prepare(plan, memory, second, other, observer)
+            }
+            _ => {
+                let other = Running::prepare(plan, memory, second, other, observer);
+                one.compute(memory);
+                other
+            }
+        };
+        if timing == 1 {
+            let one = one.finish(memory, observer);
+            other.compute(memory);
+            [one, other.finish(memory, observer)]
+        } else {
+            other.compute(memory);
+            if timing == 2 {
+                let other = other.finish(memory, observer);
+                [one.finish(memory, observer), other]
+            } else {
+                [one.finish(memory, observer), other.finish(memory, observer)]
+            }
+        }
+    };
+    (both[0].overlaps, both[1].overlaps) = (Some(second), Some(first));
+    both
+}
+
+fn host_read(memory: &Memory, read: &HostRead) -> ArgTrace {
+    let places = memory.places(&read.view);
+    let content = memory.gather(&places);
+    let (read_all, written) = (vec![true; places.len()], vec![false; places.len()]);
+    ArgTrace {
+        element: read.element,
+        access: Access::Read,
+        role_known: true,
+        before: content.clone(),
+        after: content,
+        sources: places.iter().map(|&place| memory.source(place)).collect(),
+        places,
+        read: read_all,
+        written,
+    }
+}
+
+fn host_write(memory: &mut Memory, id: usize, data: &HostData) -> TaskTrace {
+    let places = memory.places(&data.view);
     let before = memory.gather(&places);
     let sources = places.iter().map(|&place| memory.source(place)).collect();
-    for (&place, value) in places.iter().zip(crate::kernels::host_data(element, seed, places.len())) {
+    let mut values = crate::kernels::host_data(data.element, data.seed, places.len());
+    let hidden = data.read.as_ref().map(|read| host_read(memory, read));
+    if let Some(read) = &hidden {
+        crate::kernels::depend(&mut values, data.element, &read.before);
+    }
+    for (&place, value) in places.iter().zip(values) {
         memory.write(place, &value, Source::Host(id));
     }
     let count = places.len();
     let arg = ArgTrace {
-        element,
+        element: data.element,
         access: Access::Write,
         role_known: true,
         before,
@@ -121,7 +238,7 @@ fn host_write(memory: &mut Memory, id: usize, view: &View, element: Element, see
         read: vec![false; count],
         written: vec![true; count],
     };
-    TaskTrace { id, kernel: None, args: vec![arg] }
+    TaskTrace { id, kernel: None, args: vec![arg], hidden, overlaps: None }
 }
 
 fn run(
@@ -131,31 +248,58 @@ fn run(
     launch: &Launch,
     observer: &mut dyn Observer,
 ) -> TaskTrace {
-    let kernel = &plan.program.kernels[launch.kernel];
-    let scalars = scalars_of(plan, id, launch);
-    observer.before(id, launch, &scalars, memory);
-    let mut args: Vec<ArgTrace> = launch
-        .args
-        .iter()
-        .zip(&kernel.params)
-        .map(|(arg, param)| {
+    let mut running = Running::prepare(plan, memory, id, launch, observer);
+    running.compute(memory);
+    running.finish(memory, observer)
+}
+
+/// A launch that has begun.
+struct Running<'p> {
+    plan: &'p Plan,
+    id: usize,
+    launch: &'p Launch,
+    scalars: Vec<u64>,
+    args: Vec<ArgTrace>,
+}
+
+impl<'p> Running<'p> {
+    fn prepare(
+        plan: &'p Plan,
+        memory: &Memory,
+        id: usize,
+        launch: &'p Launch,
+        observer: &mut dyn Observer,
+    ) -> Running<'p> {
+        let kernel = &plan.program.kernels[launch.kernel];
+        let scalars = scalars_of(plan, id, launch);
+        observer.before(id, launch, &scalars, memory);
+        let arg = |(arg, param): (&Arg, &Param)| {
             let places = memory.places(&arg.view);
             let before = memory.gather(&places);
             let sources = places.iter().map(|&place| memory.source(place)).collect();
             let used = (0..places.len()).map(|at| arg.used.contains(&at));
             let read = used.map(|is_used| is_used && param.access.reads()).collect();
             let (after, written) = (Vec::new(), vec![false; places.len()]);
-            let &crate::program::Param { element, access, role_known } = param;
+            let &Param { element, access, role_known } = param;
             ArgTrace { element, access, role_known, places, before, after, sources, read, written }
-        })
-        .collect();
-    let written = write_results(plan, memory, id, launch, &args, &scalars);
-    for (arg, written) in args.iter_mut().zip(written) {
-        arg.after = memory.gather(&arg.places);
-        arg.written = written;
+        };
+        let args = launch.args.iter().zip(&kernel.params).map(arg).collect();
+        Running { plan, id, launch, scalars, args }
     }
-    observer.after(id, launch, memory);
-    TaskTrace { id, kernel: Some(launch.kernel), args }
+
+    fn compute(&mut self, memory: &mut Memory) {
+        let written = write_results(self.plan, memory, self.id, self.launch, &self.args, &self.scalars);
+        self.args.iter_mut().zip(written).for_each(|(arg, written)| arg.written = written);
+    }
+
+    fn finish(mut self, memory: &Memory, observer: &mut dyn Observer) -> TaskTrace {
+        for arg in &mut self.args {
+            arg.after = memory.gather(&arg.places);
+        }
+        observer.after(self.id, self.launch, memory);
+        let kernel = Some(self.launch.kernel);
+        TaskTrace { id: self.id, kernel, args: self.args, hidden: None, overlaps: None }
+    }
 }
 
 /// The scalars that a launch gets in this run.

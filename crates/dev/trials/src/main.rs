@@ -15,6 +15,7 @@ mod generate;
 mod kernels;
 mod machine;
 mod memory;
+mod mentions;
 mod opencl;
 mod oracle;
 mod program;

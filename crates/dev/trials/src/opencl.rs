@@ -88,7 +88,7 @@ fn source(kernel: &Kernel, salt: u64, wrong: &[usize], is_stale: bool) -> String
             }
         }
         let value = match kernel.form {
-            Form::Mix => "sum",
+            Form::Mix | Form::Amplify => "sum",
             Form::Greatest => "most + c",
             Form::Clamp => "sum & ~3ul",
         };
@@ -128,9 +128,10 @@ fn document(plan: &Plan) -> Value {
         actions.push(match action {
             Action::Alloc { block } => json!({"kind": "alloc", "block": block, "bytes": plan.program.blocks[*block] * 4}),
             Action::Free { block } => json!({"kind": "free", "block": block}),
-            Action::Host { view, element, seed, .. } => {
-                let data: Vec<u8> = host_data(*element, *seed, view.len()).concat();
-                let data: String = data.iter().map(|byte| format!("{byte:02x}")).collect();
+            Action::Host { data, .. } => {
+                let view = &data.view;
+                let bytes: Vec<u8> = host_data(data.element, data.seed, view.len()).concat();
+                let data: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
                 json!({"kind": "write", "block": view.block, "data": data})
             }
             Action::Launch { id, launch } => {
@@ -243,7 +244,7 @@ pub fn trial(seed: u64, only: &[String], tools: &Tools, dir: &Path) -> Result<Ve
         actual: Run { traces: &actual_traces, facts: &actual_facts, capture: capture(levels[0]) },
         golden: Run { traces: &golden_traces, facts: &golden_facts, capture: capture(levels[1]) },
     };
-    let answer = answer::ask(tools.tensortap, &wrong, &right);
+    let answer = answer::ask(tools.tensortap, &wrong, &right, seed);
     let judgment = answer.as_ref().map(|answer| case.judge(answer)).map_err(Clone::clone);
     let story = story::tell(&case, &actual, answer.as_ref().ok());
     let levels = if levels[0] == levels[1] { levels[0] } else { "full, hash" };

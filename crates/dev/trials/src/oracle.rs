@@ -10,22 +10,30 @@
 //!   the golden run and came from somewhere else: from uninitialized memory, from unrecorded code, from a host write that
 //!   provided other data, from a stray write, or from another task than in the golden run. If it came from the
 //!   same recorded task in both runs, then that task is wrong or inherits, and `fed` has a false source.
-//! - A task that only received such an element, without using it, is innocent.
+//! - A host that computes what it writes from what it read is a task that reads.
+//! - A task that only received such an element, without using it, is innocent. So is one that amplifies an error within a rule.
+//!
+//! A task is also named if the headline mentions it, if it is the suspect, or if it is one of the two tasks of a likely race.
+//! A hedge such as `may be wrong` is the same as `wrong_here`, and a likely race is a race. A task that is said to be
+//! missing or one too many must be.
 //!
 //! # What the verdict must be
 //! - A right run passes if both dumps have everything that some task left: full content, or equal hashes. Noise and errors
 //!   within the tolerance are right. It may be `undecided` if content after a task differs and the dumps do not show whether
-//!   the task wrote it: its role is not known, and a dump lacks the content before the task.
+//!   the task wrote it: its role is not known, and a dump lacks the content before the task; or another task wrote to the
+//!   same argument at the same time.
+//! - No right run fails because something is outside its rule, or because a task stopped.
 //! - A wrong run fails if both dumps have the content of an element that a task wrote in one of the runs, the
 //!   element is outside its rule, and the two tasks are certainly partners.
 //!
 //! # When the answer must be decided
 //! Partners are certain if both dumps have all tasks, and both runs perform the same launches in the same
-//! order or every launch has its own name. Then:
+//! order and threads or every launch has its own name. Then:
 //! - A kernel that deviated must be named if some element that it wrote is visibly outside its rule, and both
 //!   dumps have everything that it may have read, within its rule. Hashes decide if they are equal. Unequal
 //!   hashes decide for integers, if the argument is a declared output or was equal before. If roles are not
-//!   declared, the order of all tasks must be known: from the lanes, and between lanes from declared edges.
+//!   declared, the order of all tasks must be known: from the lanes, and between lanes from declared edges. Nothing is decidable
+//!   about tasks that run at the same time.
 //! - Other faults must be found if, in addition, both dumps are full, a task that may be named has an element outside its
 //!   rule, and all roles are declared or all tasks are in one lane.
 //! - Everything else may be `unknown`.
@@ -33,6 +41,7 @@
 use crate::answer::Answer;
 use crate::faults::{Fault, Guilt};
 use crate::machine::{ArgTrace, Source, TaskTrace};
+use crate::mentions::{Claim, Mention};
 use crate::program::{Edges, Style};
 use crate::recording::{Capture, Content, Facts};
 
@@ -121,11 +130,45 @@ impl Case<'_> {
             judgment.named |= may_be_named;
             judgment.named_first |= position == 0 && may_be_named;
         }
+        for mention in answer.mentions.iter().filter(|mention| !self.is_true(mention)) {
+            let Mention { task, claim, .. } = *mention;
+            // A false label counts once.
+            if !judgment.innocents.iter().any(|(innocent, _)| *innocent == task) {
+                judgment
+                    .innocents
+                    .push((task, format!("{claim:?} in `{}`: {}", mention.words, self.truth_of(mention))));
+            }
+        }
         let passes = answer.verdict == "pass";
         let is_accepted = passes || answer.verdict == "undecided" && self.has_unattributed_difference();
-        judgment.right_run_failed = self.fault.is_right() && !is_accepted && self.is_comparable();
+        let is_accused =
+            answer.verdict == "fail" && ["outside", "stopped"].contains(&answer.failure.as_str());
+        judgment.right_run_failed =
+            self.fault.is_right() && (is_accused || !is_accepted && self.is_comparable());
         judgment.wrong_run_passed = passes && self.is_visibly_wrong();
         judgment
+    }
+
+    /// Whether what an answer claims about a task besides its label is true.
+    fn is_true(&self, mention: &Mention) -> bool {
+        let run = if mention.of_golden { &self.golden } else { &self.actual };
+        let Some(id) = run.facts.identity(mention.task) else {
+            // A read by the host at the end of a run.
+            return mention.claim == Claim::Fed;
+        };
+        match mention.claim {
+            Claim::Wrong | Claim::Other => self.is_guilty(id),
+            Claim::Fed => self.is_guilty(id) || self.reads_from_elsewhere(id),
+            Claim::Raced => self.is_of_race(id),
+            Claim::Extra => self.golden.task(id).is_none(),
+            Claim::Missing => self.actual.task(id).is_none(),
+            Claim::Stopped => false,
+        }
+    }
+
+    fn truth_of(&self, mention: &Mention) -> String {
+        let run = if mention.of_golden { &self.golden } else { &self.actual };
+        run.facts.identity(mention.task).map_or_else(|| "it only reads".to_owned(), |id| self.truth_about(id))
     }
 
     fn is_guilty(&self, id: usize) -> bool {
@@ -149,7 +192,7 @@ impl Case<'_> {
     /// Whether a task reads an element that differs and has another source than in the golden run.
     pub fn reads_from_elsewhere(&self, id: usize) -> bool {
         let (Some(actual), Some(golden)) = (self.actual.task(id), self.golden.task(id)) else { return false };
-        actual.args.iter().zip(&golden.args).any(|(actual, golden)| {
+        actual.with_hidden().zip(golden.with_hidden()).any(|(actual, golden)| {
             let count = common(actual, golden);
             // What a program declares as an input, it may read.
             let may_read = |at: usize| actual.read[at] || actual.role_known && actual.access.reads();
@@ -213,7 +256,7 @@ impl Case<'_> {
 
     fn is_certain(&self) -> bool {
         let has_all = !self.actual.capture.filters_tasks() && !self.golden.capture.filters_tasks();
-        has_all && (!self.fault.changes_structure() || self.has_names)
+        has_all && (self.has_names || !self.fault.changes_structure() && !self.style.is_pool)
     }
 
     /// Whether both dumps have everything that some task left, and it proves to be equal or right.
@@ -235,6 +278,11 @@ impl Case<'_> {
     /// Whether content after a task differs, and the dumps do not show whether the task wrote it.
     fn has_unattributed_difference(&self) -> bool {
         self.pairs().any(|(actual, golden)| {
+            if (actual.overlaps.is_some() || golden.overlaps.is_some())
+                && has_foreign_difference(actual, golden)
+            {
+                return true;
+            }
             actual.args.iter().zip(&golden.args).enumerate().any(|(arg, (left, right))| {
                 let has_none = |(of_actual, of_golden)| [of_actual, of_golden].contains(&Content::None);
                 !left.role_known
@@ -264,6 +312,8 @@ impl Case<'_> {
             match self.content(actual.id, arg, true) {
                 (Content::Full, Content::Full) => is_wrong && self.shows_writes(actual.id, arg, left),
                 (Content::None, _) | (_, Content::None) => false,
+                // Another task may have written what differs at the same time.
+                _ if actual.overlaps.is_some() || golden.overlaps.is_some() => false,
                 _ => is_wrong && !left.element.is_float() && self.hash_accuses(actual.id, arg, left, right),
             }
         })
@@ -287,6 +337,9 @@ impl Case<'_> {
             return false;
         }
         let is_ordered = self.is_ordered();
+        if self.style.shares {
+            return false;
+        }
         let roles_known = self.actual.traces.iter().flat_map(|trace| &trace.args).all(|arg| arg.role_known);
         if !is_ordered && !roles_known {
             return false;
@@ -327,7 +380,10 @@ impl Case<'_> {
                     .any(|at| left.after_of(at) != right.after_of(at) && is_visible_error(left, right, at))
             })
         };
-        self.pairs().find(is_wrong).filter(|(actual, _)| self.is_guilty(actual.id))
+        let may_prove = |actual: &TaskTrace, golden: &TaskTrace| {
+            self.is_guilty(actual.id) && actual.overlaps.is_none() && golden.overlaps.is_none()
+        };
+        self.pairs().find(is_wrong).filter(|(actual, golden)| may_prove(actual, golden))
     }
 
     fn proves_guilt(&self, actual: &TaskTrace, golden: &TaskTrace) -> bool {
@@ -377,6 +433,14 @@ impl Case<'_> {
 /// Number of elements that an argument has in both runs. It has fewer in one of them if it is in another buffer.
 fn common(actual: &ArgTrace, golden: &ArgTrace) -> usize {
     actual.places.len().min(golden.places.len())
+}
+
+/// Whether what a task left differs in an element that it did not write.
+fn has_foreign_difference(actual: &TaskTrace, golden: &TaskTrace) -> bool {
+    actual.args.iter().zip(&golden.args).any(|(left, right)| {
+        (0..common(left, right))
+            .any(|at| !left.written[at] && !right.written[at] && left.after_of(at) != right.after_of(at))
+    })
 }
 
 /// Whether an element counts as written and is outside its rule.

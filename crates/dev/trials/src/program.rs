@@ -83,7 +83,7 @@ impl Access {
     }
 }
 
-/// How a kernel computes an element from the elements it reads. A form never makes the greatest error greater,
+/// How a kernel computes an element from the elements it reads. But for one, a form never makes the greatest error greater,
 /// so noise that is within the tolerance stays there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -93,6 +93,8 @@ pub enum Form {
     Greatest,
     /// The mean between -1 and 1, or the sum without its low bits.
     Clamp,
+    /// A wave that makes errors of the mean much greater. Only programs without noise have it.
+    Amplify,
 }
 
 #[derive(Clone, Debug)]
@@ -151,6 +153,16 @@ pub struct Arg {
     pub marked: bool,
 }
 
+/// How the time of a launch overlaps that of the launch before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overlap {
+    None,
+    /// It begins earlier, and then waits for the other one.
+    Begins,
+    /// Both run at the same time, and use different elements of the same argument.
+    Shares,
+}
+
 #[derive(Clone, Debug)]
 pub struct Launch {
     pub kernel: usize,
@@ -162,6 +174,10 @@ pub struct Launch {
     pub name: Option<String>,
     /// Identities of the launches that it waits for, as the program declares them.
     pub waits: Vec<usize>,
+    /// Identities of the launches and host writes that wrote what it reads, as the program declares them.
+    pub feeds: Vec<usize>,
+    /// How it overlaps the launch before it, if that runs in another lane.
+    pub overlap: Overlap,
 }
 
 /// Who writes data that no kernel computes.
@@ -173,12 +189,33 @@ pub enum HostWrite {
     Unrecorded,
 }
 
+/// The host reads a view before it writes, and what it writes depends on what it read.
+#[derive(Clone, Debug)]
+pub struct HostRead {
+    pub id: usize,
+    pub view: View,
+    pub element: Element,
+    /// Whether the recording shows the read.
+    pub is_recorded: bool,
+}
+
+/// A write by the host.
+#[derive(Clone, Debug)]
+pub struct HostData {
+    pub view: View,
+    pub element: Element,
+    pub seed: u64,
+    pub how: HostWrite,
+    pub lane: usize,
+    pub read: Option<HostRead>,
+}
+
 /// One step of a run. An identity is the same in the right and in the faulty run.
 #[derive(Clone, Debug)]
 pub enum Action {
     Alloc { block: usize },
     Free { block: usize },
-    Host { id: usize, view: View, element: Element, seed: u64, how: HostWrite, lane: usize },
+    Host { id: usize, data: HostData },
     Launch { id: usize, launch: Launch },
 }
 
@@ -223,12 +260,18 @@ pub struct Style {
     /// Whether lanes are queues by name.
     pub queues: bool,
     pub edges: Edges,
+    /// Whether the program declares which tasks wrote what a launch reads. It may forget some.
+    pub declares_feeds: bool,
     /// Whether edges also declare the order within each lane.
     pub declares_lane_order: bool,
     pub records_allocations: bool,
     /// Whether the program numbers its tasks itself.
     pub explicit_ids: bool,
     pub steps: usize,
+    /// Whether launches run at the same time and write parts of the same argument.
+    pub shares: bool,
+    /// Whether threads take launches as they come, so that each run has other lanes.
+    pub is_pool: bool,
     /// Whether a kernel's declaration tells the names and roles of arguments.
     pub declares_args: bool,
 }

@@ -11,7 +11,7 @@ use tensortap_record::{
 
 use crate::machine::Observer;
 use crate::memory::Memory;
-use crate::program::{Access, Element, Launch, Program, View};
+use crate::program::{Access, Element, HostData, HostRead, Launch, Program, View};
 
 /// How much a dump has of an argument's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,7 +152,7 @@ impl<'p> Recording<'p> {
         result.map_err(|error| self.error.get_or_insert(error)).ok()
     }
 
-    fn begin(&mut self, id: usize, lane: usize, info: &TaskInfo) -> Option<Task> {
+    fn begin_task(&mut self, id: usize, lane: usize, info: &TaskInfo) -> Option<Task> {
         let explicit = if self.program.style.explicit_ids { id as u64 + 1 } else { 0 };
         let begun = self.lanes[lane].begin(&TaskInfo { id: explicit, ..*info });
         let task = self.note(begun)?;
@@ -266,10 +266,23 @@ impl Observer for Recording<'_> {
         }
     }
 
-    fn host_wrote(&mut self, id: usize, memory: &Memory, view: &View, element: Element, lane: usize) {
+    fn host_read(&mut self, memory: &Memory, read: &HostRead, lane: usize) {
+        let queue = self.numbers.queues[lane];
+        let info = TaskInfo { operation: Operation::HostRead, queue, records: 1, ..TaskInfo::default() };
+        let Some(mut task) = self.begin_task(read.id, lane, &info) else { return };
+        let tensor = tensor(memory, &read.view, read.element).map(|tensor| tensor.arg(0).role(Role::Input));
+        if let Some(tensor) = self.note(tensor) {
+            self.tensor(lane, &mut task, (read.id, 0, false), &tensor, false);
+        }
+        let ended = self.lanes[lane].end(&mut task);
+        self.note(ended);
+    }
+
+    fn host_wrote(&mut self, id: usize, memory: &Memory, data: &HostData) {
+        let &HostData { ref view, element, lane, .. } = data;
         let queue = self.numbers.queues[lane];
         let info = TaskInfo { operation: Operation::HostWrite, queue, records: 1, ..TaskInfo::default() };
-        let Some(mut task) = self.begin(id, lane, &info) else { return };
+        let Some(mut task) = self.begin_task(id, lane, &info) else { return };
         let tensor = tensor(memory, view, element).map(|tensor| tensor.arg(0).role(Role::Output));
         if let Some(tensor) = self.note(tensor) {
             self.tensor(lane, &mut task, (id, 0, true), &tensor, false);
@@ -278,7 +291,7 @@ impl Observer for Recording<'_> {
         self.note(ended);
     }
 
-    fn before(&mut self, id: usize, launch: &Launch, scalars: &[u64], memory: &Memory) {
+    fn begin(&mut self, id: usize, launch: &Launch) {
         let name = launch.name.as_ref().map(|name| self.lanes[launch.lane].string(name));
         let name = name.and_then(|name| self.note(name)).unwrap_or(StringId::NONE);
         let info = TaskInfo {
@@ -288,10 +301,22 @@ impl Observer for Recording<'_> {
             step: self.numbers.steps[launch.step],
             ..TaskInfo::of(self.numbers.kernels[launch.kernel])
         };
-        let Some(mut task) = self.begin(id, launch.lane, &info) else { return };
+        if let Some(task) = self.begin_task(id, launch.lane, &info) {
+            self.running.insert(id, task);
+        }
+    }
+
+    fn before(&mut self, id: usize, launch: &Launch, scalars: &[u64], memory: &Memory) {
+        if !self.running.contains_key(&id) {
+            self.begin(id, launch);
+        }
+        let Some(mut task) = self.running.remove(&id) else { return };
         let waits = launch.waits.iter().filter_map(|of| self.facts.ids.iter().find(|(known, _)| known == of));
-        for (_, producer) in waits.copied().collect::<Vec<_>>() {
-            let edge = self.lanes[launch.lane].edge(producer, task.id(), EdgeCause::Event, u16::MAX);
+        let waits: Vec<_> = waits.map(|(_, task)| (*task, EdgeCause::Event)).collect();
+        let feeds = launch.feeds.iter().filter_map(|of| self.facts.ids.iter().find(|(known, _)| known == of));
+        let feeds: Vec<_> = feeds.map(|(_, task)| (*task, EdgeCause::ReadAfterWrite)).collect();
+        for (before, cause) in waits.into_iter().chain(feeds) {
+            let edge = self.lanes[launch.lane].edge(before, task.id(), cause, u16::MAX);
             self.note(edge);
         }
         self.tensors(id, launch, memory, &mut task, false);

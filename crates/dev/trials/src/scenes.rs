@@ -5,7 +5,7 @@
 //! guilty and no other task is. No scene reads uninitialized memory or data that differs between runs, so
 //! nothing is `fed`. A race has the damaged kernel on one side. A faulty run must fail and the first task that
 //! is named must be guilty, if both dumps are complete and the run's own golden failed. A right run must pass if
-//! both dumps have hashes of everything.
+//! both dumps have hashes of everything. What the headline says about a task is judged like its label.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::answer::{self, Answer};
+use crate::mentions::{Claim, Mention};
 use crate::oracle::Judgment;
 use crate::trial::Verdict;
 
@@ -122,17 +123,21 @@ fn options(random: &mut fastrand::Rng, scene: &Scene, is_race: bool) -> Options 
 }
 
 fn filter(random: &mut fastrand::Rng, scene: &Scene) -> Vec<String> {
-    let number = random.u32(1..12).to_string();
-    let options = match random.u8(..7) {
-        0 => vec!["--dump-first", &number],
-        1 => vec!["--dump-last", &number],
-        2 => vec!["--dump-stage", if random.bool() { "before" } else { "after" }],
-        3 => vec!["--dump-func", *random.choice(scene.kernels.iter()).expect("not empty")],
-        4 => vec!["--dump-arg", if random.bool() { "0" } else { "1" }],
-        5 => vec!["--dump-policy", "drop", "--dump-arena", "64KiB"],
-        _ => vec!["--dump-collect", "batch", "--dump-arena", "64KiB"],
-    };
-    options.into_iter().map(str::to_owned).collect()
+    let count = 1 + usize::from(random.u8(..3) == 0) + usize::from(random.u8(..6) == 0);
+    let mut options = Vec::new();
+    for kind in random.choose_multiple(0..5_u8, count) {
+        let number = random.u32(1..12).to_string();
+        let option = match kind {
+            0 => vec![if random.bool() { "--dump-first" } else { "--dump-last" }, &number],
+            1 => vec!["--dump-stage", if random.bool() { "before" } else { "after" }],
+            2 => vec!["--dump-func", *random.choice(scene.kernels.iter()).expect("not empty")],
+            3 => vec!["--dump-arg", if random.bool() { "0" } else { "1" }],
+            _ if random.bool() => vec!["--dump-policy", "drop", "--dump-arena", "64KiB"],
+            _ => vec!["--dump-collect", "batch", "--dump-arena", "64KiB"],
+        };
+        options.extend(option.into_iter().map(str::to_owned));
+    }
+    options
 }
 
 /// Runs a scene. Returns its report.
@@ -182,7 +187,7 @@ pub fn trial(seed: u64, tensortap: &Path, dir: &Path) -> Result<Verdict, String>
         has_hashes: options.iter().all(Options::has_hashes),
         is_wrong: report["golden"] == "fail",
     };
-    let answer = answer::ask(tensortap, &wrong, &right);
+    let answer = answer::ask(tensortap, &wrong, &right, seed);
     let judgment = answer.as_ref().map(|answer| case.judge(answer)).map_err(Clone::clone);
     let mut story = format!("  {} {damaged:?}\n  golden: {:?}\n", scene.name, options[1].args);
     if let Ok(answer) = &answer {
@@ -242,6 +247,16 @@ impl Case {
         }
     }
 
+    /// Whether what an answer claims about a task besides its label is true. Both runs perform the same tasks. One task of
+    /// a likely race is damaged, but the words do not tell which one.
+    fn is_true(&self, mention: &Mention) -> bool {
+        match mention.claim {
+            Claim::Wrong | Claim::Fed | Claim::Other => !self.is_race && self.is_damaged(mention.task),
+            Claim::Raced => self.is_race && !mention.of_golden,
+            Claim::Extra | Claim::Missing | Claim::Stopped => false,
+        }
+    }
+
     fn judge(&self, answer: &Answer) -> Judgment {
         let mut judgment =
             Judgment { is_decidable: self.is_complete && self.is_wrong, ..Judgment::default() };
@@ -259,10 +274,18 @@ impl Case {
                 judgment.innocents.push((labeled.task, label));
             }
         }
+        for mention in answer.mentions.iter().filter(|mention| !self.is_true(mention)) {
+            if !judgment.innocents.iter().any(|(innocent, _)| *innocent == mention.task) {
+                let label = format!("{:?} in `{}`", mention.claim, mention.words);
+                judgment.innocents.push((mention.task, label));
+            }
+        }
         judgment.named = !named.is_empty();
         judgment.named_first = answer.first_wrong.first().is_some_and(|first| named.contains(first));
         let passes = answer.verdict == "pass";
-        judgment.right_run_failed = self.kernel.is_none() && self.has_hashes && !passes;
+        let is_accused =
+            answer.verdict == "fail" && ["outside", "stopped"].contains(&answer.failure.as_str());
+        judgment.right_run_failed = self.kernel.is_none() && (is_accused || self.has_hashes && !passes);
         judgment.wrong_run_passed = judgment.is_decidable && passes;
         judgment
     }

@@ -52,7 +52,13 @@ fn right_programs_do_not_depend_on_garbage_addresses_and_interleaving() {
 
 /// The best answer: what each task really is, as far as the rule of judgment allows to name it.
 pub fn best_answer(case: &Case<'_>) -> Answer {
-    let mut answer = Answer { verdict: "fail".to_owned(), tasks: Vec::new(), first_wrong: Vec::new() };
+    let mut answer = Answer {
+        verdict: "fail".to_owned(),
+        tasks: Vec::new(),
+        first_wrong: Vec::new(),
+        failure: String::new(),
+        mentions: Vec::new(),
+    };
     if case.fault.is_right() {
         answer.verdict = "pass".to_owned();
     }
@@ -103,4 +109,96 @@ fn the_best_answer_breaks_no_rule_and_decides_all_that_is_decidable() {
         decidable += u64::from(judgment.is_decidable);
     }
     assert!(decidable > 30, "{decidable} of 200 trials are decidable");
+}
+
+#[test]
+fn filters_combine_all_conditions() {
+    let mut random = fastrand::Rng::with_seed(1);
+    let filters: Vec<Vec<&str>> = (0..400).map(|_| filter(&mut random, 9).names().collect()).collect();
+    assert!(filters.iter().all(|names| (1..=3).contains(&names.len())));
+    for first in ["task", "func", "arg", "stage", "first"] {
+        for second in ["task", "func", "arg", "stage", "first"] {
+            let has_both = |names: &&Vec<&str>| names.contains(&first) && names.contains(&second);
+            assert!(filters.iter().filter(has_both).count() > 3, "{first} and {second}");
+        }
+    }
+}
+
+#[test]
+fn trials_of_external_content_often_lack_it_on_one_side() {
+    let is_outputs = |capture: &Capture| capture.filter.stages == AFTER;
+    let (mut one, mut both) = (0, 0);
+    for seed in 0..60 {
+        let runs = plan(&mut fastrand::Rng::with_seed(seed), Fault::External);
+        match runs.captures.iter().filter(|capture| is_outputs(capture)).count() {
+            1 => one += 1,
+            2 => both += 1,
+            _ => {}
+        }
+        assert!(runs.guilt.guilty.is_empty());
+    }
+    assert!(one > 5 && both > 5, "{one}, {both}");
+}
+
+/// Programs of some seeds.
+fn programs(count: u64) -> impl Iterator<Item = crate::program::Program> {
+    (0..count).map(|seed| generate::program(&mut fastrand::Rng::with_seed(seed)))
+}
+
+#[test]
+fn hosts_read_what_launches_wrote_before_they_write() {
+    let reads = |program: &crate::program::Program| {
+        let of_host = program.actions.iter().filter_map(|action| match action {
+            Action::Host { data, .. } => data.read.as_ref().map(|read| read.is_recorded),
+            _ => None,
+        });
+        of_host.collect::<Vec<_>>()
+    };
+    let all: Vec<bool> = programs(200).flat_map(|program| reads(&program)).collect();
+    let recorded = all.iter().filter(|is_recorded| **is_recorded).count();
+    assert!(recorded > 20 && all.len() - recorded > 20, "{recorded} of {}", all.len());
+}
+
+#[test]
+fn programs_declare_all_or_some_of_what_they_read() {
+    let (mut complete, mut partial) = (0, 0);
+    for program in programs(200).filter(|program| program.style.declares_feeds) {
+        let mut all = program.clone();
+        waits::declare_all_feeds(&mut all);
+        let feeds = |program: &crate::program::Program| {
+            let of_launch = program.actions.iter().map(|action| match action {
+                Action::Launch { launch, .. } => launch.feeds.len(),
+                _ => 0,
+            });
+            of_launch.sum::<usize>()
+        };
+        assert!(feeds(&program) <= feeds(&all));
+        if feeds(&program) == feeds(&all) { complete += 1 } else { partial += 1 }
+    }
+    assert!(complete > 8 && partial > 8, "{complete}, {partial}");
+}
+
+#[test]
+fn launches_begin_early_share_arguments_and_move_between_threads() {
+    let (mut early, mut sharing, mut moved) = (0, 0, 0);
+    for seed in 0..150 {
+        let runs = plan(&mut fastrand::Rng::with_seed(seed), Fault::None);
+        let traces = execute(&runs.actual, &mut Unobserved);
+        let overlaps = |id: usize| traces.iter().any(|trace| trace.id == id && trace.overlaps.is_some());
+        let lanes = |plan: &Plan| {
+            let of_launch = plan.program.actions.iter().filter_map(|action| match action {
+                Action::Launch { id, launch } => Some((*id, (launch.lane, launch.overlap))),
+                _ => None,
+            });
+            of_launch.collect::<std::collections::BTreeMap<_, _>>()
+        };
+        let (here, there) = (lanes(&runs.actual), lanes(&runs.golden));
+        let count = |of: crate::program::Overlap| {
+            here.iter().filter(|(id, (_, overlap))| *overlap == of && overlaps(**id)).count()
+        };
+        early += count(crate::program::Overlap::Begins);
+        sharing += count(crate::program::Overlap::Shares);
+        moved += usize::from(here != there);
+    }
+    assert!(early > 10 && sharing > 5 && moved > 5, "{early}, {sharing}, {moved}");
 }

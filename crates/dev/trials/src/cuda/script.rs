@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::layout::Layout;
 use crate::machine::Observer;
 use crate::memory::{Caching, Memory};
-use crate::program::{Access, Deviation, Element, Launch, Plan, View};
+use crate::program::{Access, Deviation, HostData, Launch, Plan, View};
 
 /// By identity: the lanes that a command waits for.
 pub type Waits = HashMap<usize, BTreeSet<usize>>;
@@ -191,7 +191,8 @@ impl Observer for Script<'_> {
         }
     }
 
-    fn host_wrote(&mut self, id: usize, memory: &Memory, view: &View, _: Element, lane: usize) {
+    fn host_wrote(&mut self, id: usize, memory: &Memory, data: &HostData) {
+        let &HostData { ref view, lane, .. } = data;
         let range = self.range(memory, view, 0..view.len());
         self.wait(id, lane, &[], std::slice::from_ref(&range));
         let (segment, offset) = memory.in_segment(range.start);

@@ -5,6 +5,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::mentions::{self, Mention};
+
 /// A task of a rank in the dumps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task {
@@ -31,6 +33,8 @@ pub struct Answer {
     pub collective: Vec<usize>,
     /// Missing ranks that could decide.
     pub undecided: Vec<usize>,
+    /// Tasks that are named without a label, by rank.
+    pub mentions: Vec<(usize, Mention)>,
 }
 
 impl Answer {
@@ -38,11 +42,14 @@ impl Answer {
     pub fn parse(text: &str) -> Result<Answer, String> {
         let document: Value = serde_json::from_str(text).map_err(|error| format!("no JSON: {error}"))?;
         let list = |key: &str| document[key].as_array().ok_or(format!("no list {key}"));
-        let mut tasks = Vec::new();
+        let (mut tasks, mut mentions) = (Vec::new(), Vec::new());
         for dump in list("dumps")? {
             // A missing rank has no tasks.
             for task in dump["tasks"].as_array().into_iter().flatten() {
                 tasks.push(labeled(number(&dump["rank"])?, task)?);
+            }
+            for mention in mentions::all(dump) {
+                mentions.push((number(&dump["rank"])?, mention));
             }
         }
         let first_wrong = list("first_wrong")?.iter().map(|task| Ok((task_of(task)?, label_of(task)?)));
@@ -52,6 +59,7 @@ impl Answer {
         Ok(Answer {
             verdict: document["verdict"].as_str().ok_or("no verdict")?.to_owned(),
             tasks,
+            mentions,
             first_wrong,
             collective: ranks.into_iter().flatten().map(number).collect::<Result<_, _>>()?,
             undecided: list("undecided_because")?
@@ -120,11 +128,12 @@ pub fn ask(tensortap: &Path, run: &Path, golden: &Path, options: &[String]) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mentions::Claim;
 
     const DOCUMENT: &str = r#"{"verdict": "fail", "rank": 2, "step": 1, "task_id": "0x7",
         "collective": {"ranks": [0, 1]}, "first_wrong": [{"rank": 2, "task_id": "0x7", "label": "wrong_here"}],
         "undecided_because": [{"rank": 3}],
-        "dumps": [{"rank": 1, "tasks": [{"task_id": "0x9", "label": "inherited",
+        "dumps": [{"rank": 1, "suspect": "0x9", "tasks": [{"task_id": "0x9", "label": "inherited",
                                          "from_rank": {"rank": 2, "task_id": "0x7"}}]},
                   {"rank": 3, "verdict": "fail", "reason": "missing"}]}"#;
 
@@ -139,6 +148,8 @@ mod tests {
             (answer.tasks, answer.collective, answer.undecided),
             (vec![inherited], vec![0, 1], vec![3])
         );
+        let suspect = Mention { task: 9, claim: Claim::Wrong, of_golden: false, words: "suspect".to_owned() };
+        assert_eq!(answer.mentions, [(1, suspect)]);
     }
 
     #[test]

@@ -8,6 +8,8 @@
 //! - `fed`: the same, and tasks that read content that differs from the golden run and that no task wrote.
 //! - `raced`: never, as no task runs too early.
 //!
+//! What headlines, suspects and likely races say about a task is judged like its label.
+//!
 //! A rank is *named* in three further ways. The task of another rank that an `inherited` task got its error from must
 //! carry an error. A collective that is wrong as a whole must be wrong on all ranks that are named. A rank that could
 //! decide must be missing.
@@ -29,6 +31,7 @@ use super::faults::RankFault;
 use super::machine::{ArgTrace, Place, Traces};
 use super::program::{Phase, Program};
 use super::recording::Facts;
+use crate::mentions::Claim;
 use crate::oracle::Judgment;
 use crate::program::Access;
 use crate::recording::{Capture, Content};
@@ -76,6 +79,7 @@ impl Case<'_> {
         self.judge_labels(answer, &mut judgment);
         self.judge_first(answer, &mut judgment);
         self.judge_ranks(answer, &mut judgment);
+        self.judge_mentions(answer, &mut judgment);
         let passes = answer.verdict == "pass";
         judgment.right_run_failed = self.fault.is_right() && self.must_not_fail(answer);
         judgment.wrong_run_passed = passes && (self.is_visibly_wrong() || self.lacks_a_rank());
@@ -134,6 +138,27 @@ impl Case<'_> {
                     Task { rank, id: 0 },
                     "of a rank that could decide, but the rank is not missing",
                 );
+            }
+        }
+    }
+
+    /// Judges tasks that headlines, suspects and likely races name.
+    fn judge_mentions(&self, answer: &Answer, judgment: &mut Judgment) {
+        for (rank, mention) in &answer.mentions {
+            let task = Task { rank: *rank, id: mention.task };
+            let label = match mention.claim {
+                Claim::Wrong | Claim::Other => "wrong_here",
+                Claim::Fed => "fed",
+                // No task runs too early or stops, and both runs have the same tasks.
+                Claim::Raced | Claim::Extra | Claim::Missing | Claim::Stopped => "",
+            };
+            let is_true = self.place(task).is_some_and(|place| self.may_be(place, label));
+            let is_judged = judgment
+                .innocents
+                .iter()
+                .any(|(innocent, of)| *innocent == task.id && of.ends_with(&format!("(rank {rank})")));
+            if !is_true && !is_judged {
+                accuse(judgment, task, &format!("{:?} in `{}`", mention.claim, mention.words));
             }
         }
     }

@@ -4,6 +4,7 @@ use super::super::answer::Labeled;
 use super::super::machine::{Damage, Plan, execute};
 use super::super::program::{Buffer, Exchange, Initial, Job, Kernel, Style};
 use super::*;
+use crate::mentions::Mention;
 use crate::program::Element;
 
 const RANKS: usize = 3;
@@ -330,4 +331,23 @@ fn a_task_that_amplifies_a_hidden_error_may_be_named_only_without_evidence_of_it
     assert!(trial.judge(&named).innocents.is_empty());
     // The collective amplifies nothing.
     assert_eq!(trial.judge(&answer("fail", &[(0, COLLECTIVE, "wrong_here")])).innocents.len(), 2);
+}
+
+#[test]
+fn a_rank_must_not_suspect_an_innocent_task() {
+    let trial = Trial::new(RankFault::Backward, &[(1, BACKWARD)]);
+    let suspects = |rank: usize, job: usize, claim| {
+        let mention = Mention { task: job as u64 + 1, claim, of_golden: false, words: "suspect".to_owned() };
+        trial.judge(&Answer { mentions: vec![(rank, mention)], ..answer("fail", &[]) }).innocents.len()
+    };
+    assert_eq!(suspects(1, BACKWARD, Claim::Wrong), 0);
+    for (rank, job, claim) in [
+        (0, BACKWARD, Claim::Wrong),
+        (1, COLLECTIVE, Claim::Wrong),
+        (0, OPTIMIZER, Claim::Fed),
+        (1, BACKWARD, Claim::Raced),
+        (1, BACKWARD, Claim::Stopped),
+    ] {
+        assert_eq!(suspects(rank, job, claim), 1, "{rank}, {job}, {claim:?}");
+    }
 }
