@@ -99,7 +99,8 @@ pub(super) fn of_producers(
     }
     let outputs = graph.producers_of(arg);
     let is_whole_output = matches!(outputs, [output] if is_whole(graph, *output, arg));
-    if !is_whole_output && !(has_only_recorded_writes(graph) && is_covered(graph, outputs, arg)) {
+    let is_known = is_whole_output || has_only_recorded_writes(graph) && is_covered(graph, outputs, arg);
+    if !is_known {
         return None;
     }
     let after = |output: &OutputRef| {

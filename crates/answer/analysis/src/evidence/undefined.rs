@@ -83,13 +83,13 @@ impl Gatherer<'_> {
         };
         let dtypes: &[DType] = if pair.arg.dtype_known { &[pair.arg.dtype] } else { &ADDED };
         let may_be_added = |dtype: &DType, byte: u64| {
-            let size = u64::from(dtype.part().bits()).div_ceil(8);
-            let start = usize::try_from(byte / size * size).unwrap_or(usize::MAX);
-            let part =
-                |bytes: &'_ [u8]| bytes.get(start..start.checked_add(size as usize)?).map(<[u8]>::to_vec);
+            let size = dtype.part().bits().div_ceil(8) as usize;
+            let Ok(start) = usize::try_from(byte).map(|byte| byte / size * size) else { return false };
+            let part = |bytes: &'_ [u8]| bytes.get(start..start.checked_add(size)?).map(<[u8]>::to_vec);
             let parts = [part(&ours.0), part(&ours.1), part(&theirs.0), part(&theirs.1)];
+            // At the end, an element of this type may not fit.
             let [Some(before), Some(after), Some(golden_before), Some(golden_after)] = parts else {
-                return true;
+                return false;
             };
             is_same_change(dtype.part(), [&before, &after], [&golden_before, &golden_after])
         };

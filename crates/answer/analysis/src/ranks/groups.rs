@@ -27,10 +27,10 @@ pub(super) fn refined(
 pub(super) fn split(ranks: &[RankBlame], operations: &[GroupOperation]) -> Option<Vec<GroupOperation>> {
     let mut left: BTreeMap<usize, Vec<Option<Vec<u128>>>> = BTreeMap::new();
     for operation in operations.iter().filter(|operation| operation.has_equal_results) {
-        for rank in 0..ranks.len() {
+        for (rank, of_rank) in ranks.iter().enumerate() {
             // A rank without this operation is no member. All ranks without it are alike.
             let output = match operation.tasks[rank] {
-                Some(task) => Some(golden_output(&ranks[rank].blame, task)?),
+                Some(task) => Some(golden_output(&of_rank.blame, task)?),
                 None => None,
             };
             left.entry(rank).or_default().push(output);

@@ -112,11 +112,7 @@ fn races_in_the_golden_run_are_reported_without_blame() {
         succeeded(&bench.program(Some((how, "")), "blamed.py").arg(how).output().unwrap());
     }
     let cases = [
-        (
-            "event",
-            "lucky",
-            "cannot be judged: in both recordings, nothing orders it with",
-        ),
+        ("event", "lucky", "cannot be judged: in both recordings, nothing orders it with"),
         ("right", "event", "(gather) cannot be judged: the golden is ambiguous, because its task"),
     ];
     for (run, golden, headline) in cases {
