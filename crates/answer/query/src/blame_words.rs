@@ -50,7 +50,7 @@ pub fn likely_words(blame: &Blame, place: usize) -> String {
     if race.is_of_golden {
         let own = blame.matching.partner[place].map_or_else(String::new, in_golden);
         return format!(
-            "{} cannot be judged: the golden is ambiguous, because its {own} and its {} likely race for {argument} (nothing orders the two)",
+            "{} cannot be judged: in the golden, nothing orders its {own} with its {}, which changed the same memory ({argument})",
             name(blame, place),
             in_golden(race.other)
         );

@@ -74,11 +74,27 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
             }
         } else {
             let is_usual = self.inputs.golden_times.is_early(task, output.task);
-            if self.races.started_before_end(task, output.task) && !is_usual {
+            let is_early = self.races.started_before_end(task, output.task);
+            if is_early && is_usual {
+                return Cause::Unknown(format!(
+                    "argument {} is not what task {:#x} left, which ran at the same time, as in the golden",
+                    arg.arg_index,
+                    self.graph.task(output.task).task_id
+                ));
+            }
+            if is_early {
                 return Cause::Raced(Race { other: output.task, kind: RaceKind::ReadTooEarly });
             }
             if let Some(race) = self.overwriter(task, arg).or_else(|| self.lost_order(task, arg)) {
                 return Cause::Raced(race);
+            }
+            if let Some(&other) = self.races.possible_overwriters(task, arg, Some(output)).first() {
+                let [left, other] = [output.task, other].map(|place| self.graph.task(place).task_id);
+                return Cause::Unknown(format!(
+                    "argument {} is not what task {left:#x} left; task {other:#x} ran at the same time or since, and \
+                     declares that it writes there",
+                    arg.arg_index
+                ));
             }
         }
         let left = self.graph.task(output.task).task_id;

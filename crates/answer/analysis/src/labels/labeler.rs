@@ -106,6 +106,7 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
                 if self.graph.task(task).contains_tasks() {
                     // It has neither inputs nor outputs of its own; see `label_regions`.
                     self.reached.push(false);
+                    self.labels.push(Label::Ok);
                     return finding(Label::Ok, None, None);
                 }
                 let found = self.label(task);

@@ -129,7 +129,7 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
     /// Whether a task is a write by the host: it runs no kernel and reads nothing.
     pub(super) fn is_host_write(&self, node: Task<'_>) -> bool {
         let mut args = node.arguments().filter(|arg| !arg.is_scalar());
-        self.graph.observations().is_some()
+        self.graph.others_write
             && node.kernel_names().is_empty()
             && args.all(|arg| arg.role_known && !arg.role.reads())
     }
@@ -137,7 +137,7 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
     /// Whether a task is a read by the host: it runs no kernel and writes nothing.
     pub(super) fn is_host_read(&self, task: usize) -> bool {
         let node = self.graph.task(task);
-        self.graph.observations().is_some()
+        self.graph.others_write
             && node.kernel_names().is_empty()
             && node.arguments().len() > 0
             && node.arguments().all(|arg| arg.role_known && !arg.role.writes())
@@ -152,25 +152,21 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
             return Finding { race, ..finding(Label::Raced, None, at) };
         }
         const OTHER: &str = "the host wrote other data than in the golden";
-        let id = |read: usize| self.graph.task(read).task_id;
-        match (self.host_read, self.unknown_host_read, &self.graph.gap) {
-            (Some(read), ..) => {
-                let reason = format!("{OTHER}, after it read wrong data in task {:#x}", id(read));
-                finding(Label::Inherited, Some(reason), at)
-            }
-            (None, Some(read), _) => {
-                let reason = format!(
-                    "{OTHER}; it is not known whether what it read in task {:#x} was right",
-                    id(read)
-                );
-                finding(Label::Unknown, Some(reason), at)
-            }
-            (None, None, Some(gap)) => {
-                let reason = format!("{OTHER}; {gap}, so it may have read something wrong before");
-                finding(Label::Unknown, Some(reason), at)
-            }
-            (None, None, None) => finding(Label::Fed, Some(OTHER.into()), at),
+        let id = |place: usize| self.graph.task(place).task_id;
+        if let Some(read) = self.host_read {
+            let reason = format!("{OTHER}, after it read wrong data in task {:#x}", id(read));
+            return finding(Label::Inherited, Some(reason), at);
         }
+        // The host can also read memory in ways that are not recorded.
+        let is_right = |label: &Label| matches!(label, Label::Ok | Label::Masked);
+        let maybe_wrong =
+            self.unknown_host_read.or_else(|| self.labels.iter().position(|label| !is_right(label)));
+        let why = match (maybe_wrong, &self.graph.gap) {
+            (Some(earlier), _) => format!("task {:#x} before it may have given it wrong data", id(earlier)),
+            (None, Some(gap)) => format!("{gap}, so it may have read something wrong before"),
+            (None, None) => return finding(Label::Fed, Some(OTHER.into()), at),
+        };
+        finding(Label::Unknown, Some(format!("{OTHER}; {why}")), at)
     }
 
     /// The label of a host read: it has no output, so its input decides.

@@ -113,7 +113,7 @@ fn races_in_the_golden_run_are_reported_without_blame() {
     }
     let cases = [
         ("event", "lucky", "cannot be judged: in both recordings, nothing orders it with"),
-        ("right", "event", "(gather) cannot be judged: the golden is ambiguous, because its task"),
+        ("right", "event", "(gather) cannot be judged: in the golden, nothing orders its task"),
     ];
     for (run, golden, headline) in cases {
         let (code, said, stderr) = bench.call(&["blame", run, "--golden", golden]);
