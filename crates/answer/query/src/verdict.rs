@@ -79,17 +79,7 @@ fn stopped(blame: &Blame) -> String {
 fn cause(blame: &Blame) -> Option<String> {
     let roots = roots(blame);
     let Some(&first) = blame.first_wrong.first() else {
-        let likely = blame.likely_race().map(|place| likely_words(blame, place));
-        let suspect = || {
-            let place = blame.suspect()?;
-            let task = name(blame, place);
-            let why = blame.findings[place]
-                .reason
-                .as_deref()
-                .map_or_else(String::new, |why| format!(": {}", printable(why)));
-            Some(format!("{task} has a wrong output, but it is not known whether the error began there{why}"))
-        };
-        return likely.or_else(suspect);
+        return blame.likely_race().map(|place| likely_words(blame, place));
     };
     let first =
         format!("{} {}{}", name(blame, first), label_phrase(blame.findings[first].label), more(blame, first));

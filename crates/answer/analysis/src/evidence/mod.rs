@@ -44,13 +44,16 @@ use tensortap_format::{Argument, Dump, FormatError, Task};
 
 use crate::blame::{RightRuns, RuleTable};
 use crate::graph::candidates::is_used;
+use crate::graph::view::pieces;
 use crate::graph::{OutputRef, TaskGraph, TensorView, WriteMap};
-use crate::labels::{ArgStatus, Status, TaskStatus};
+use crate::labels::{ArgStatus, Races, Status, TaskStatus};
 use crate::matching::Matching;
 pub(crate) use content::{all_positions, failing_between, holds_output_of};
 pub(crate) use inputs::covered_by;
 pub(crate) use spans::Spans;
 pub(crate) use undefined::UninitializedUse;
+
+const MEANWHILE: &str = "another task that declares to write there ran at the same time";
 
 /// Where a differing element came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -142,6 +145,21 @@ impl Marks {
             bare.push(at..range.end);
         }
         (found, bare)
+    }
+
+    /// Gives another origin to the positions in a set. Returns whether there are any.
+    fn doubt(&mut self, positions: &Spans, origin: ErrorOrigin) -> bool {
+        let doubted = self.spans().and(positions);
+        if doubted.is_empty() {
+            return false;
+        }
+        let mut marks = Marks::of_spans(&doubted, origin).0;
+        for mark in &self.0 {
+            let rest = Spans::of_unsorted(vec![mark.span.clone()]).without(positions);
+            marks.extend(Marks::of_spans(&rest, mark.origin).0);
+        }
+        *self = Marks::joined(marks);
+        true
     }
 
     fn spans(&self) -> Spans {
@@ -367,6 +385,8 @@ pub(crate) struct Gatherer<'r> {
     evidence: Evidence,
     /// The last outputs in each place, also if the memory was freed since. `None` if the dump has no allocations.
     earlier: Option<WriteMap>,
+    /// When the tasks of both runs ran, if they are programs whose arguments have known roles.
+    times: Option<[Races<'r>; 2]>,
 }
 
 impl<'r> Gatherer<'r> {
@@ -380,7 +400,10 @@ impl<'r> Gatherer<'r> {
         let evidence = Evidence { gap: ours.graph.gap.clone().or(their_gap), ..Evidence::default() };
         let has_allocations = ours.graph.observations().is_some() && !ours.graph.tasks().renewed().is_empty();
         let earlier = has_allocations.then(|| WriteMap::of(ours.graph.tasks().argument_count()));
-        Gatherer { ours, golden, matching, rules, right_runs, across, evidence, earlier }
+        let is_declared = |run: &Recording<'_>| run.graph.others_write && run.graph.observations().is_none();
+        let times =
+            [ours, golden].iter().all(is_declared).then(|| [ours, golden].map(|run| Races::of(run.graph)));
+        Gatherer { ours, golden, matching, rules, right_runs, across, evidence, earlier, times }
     }
 
     /// Visits every task in dependency order. `check_canceled` may unwind.
@@ -449,10 +472,21 @@ impl<'r> Gatherer<'r> {
             }
             Status::Within | Status::NotApplicable => None,
         };
-        if let Some(output) = output {
+        let shared =
+            if input.is_some() || output.is_some() { self.written_meanwhile(pair) } else { Spans::default() };
+        if let Some(mut output) = output {
+            if !shared.is_empty() {
+                let reason = self.evidence.number_of(MEANWHILE);
+                let is_doubted = output.marks.doubt(&shared, ErrorOrigin::Unknown(reason));
+                output.undecided = output.undecided.or(is_doubted.then_some(reason));
+            }
             self.evidence.outputs.insert(pair.output(), output);
         }
         if let Some(mut input) = input {
+            if !shared.is_empty() {
+                let reason = self.evidence.unknown(MEANWHILE);
+                input.marks.doubt(&shared, reason);
+            }
             // A candidate that the task changed in both runs is used for certain.
             if !is_used(pair.arg, pair.other) {
                 self.doubt_candidate(&mut input);
@@ -460,6 +494,21 @@ impl<'r> Gatherer<'r> {
             self.evidence.inputs.insert(key, input);
         }
         Ok(())
+    }
+
+    /// The positions of an argument that tasks declare to write which ran at the same time, in one of the runs. Its content
+    /// before and after the task may contain what they wrote, or not.
+    fn written_meanwhile(&self, pair: ArgPair<'r>) -> Spans {
+        let Some([ours, golden]) = &self.times else { return Spans::default() };
+        let of_run = |times: &Races<'_>, task: Task<'_>, arg| {
+            let Some(own) = TensorView::of(arg).and_then(|view| pieces(&view)) else {
+                return Spans::default();
+            };
+            let written = times.written_meanwhile(task.place());
+            let written = written.iter().filter_map(|view| Some(covered_by(&own, &pieces(view)?)));
+            written.fold(Spans::default(), |all, part| all.or(&part))
+        };
+        of_run(ours, pair.task, pair.arg).or(&of_run(golden, pair.partner, pair.other))
     }
 
     /// An argument that the golden did not capture. Its status before the task may follow from its producers.

@@ -44,7 +44,11 @@ impl<'r> Gatherer<'r> {
             return Ok(OutputEvidence::of(Marks::of_spans(&failing.unwrap_or_else(all), own)));
         }
         if !has_before {
-            return self.written_in_one_run(pair, &failing.unwrap_or_else(all));
+            return match failing {
+                Some(failing) => self.written_in_one_run(pair, &failing),
+                // Hashes and statistics are those of the whole argument.
+                None => Ok(self.undecided(pair, BY_CONTENT)),
+            };
         }
         let is_left_alone = arg.is_unchanged() && other.is_unchanged();
         let (here, there) = (overlapped(pair.task, arg), overlapped(pair.partner, other));

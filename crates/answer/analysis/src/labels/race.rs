@@ -68,6 +68,14 @@ impl<'g> Races<'g> {
         found.map(|other| Race { other, kind: RaceKind::Overlapped })
     }
 
+    /// What the tasks declare to write that ran at the same time as this one.
+    pub fn written_meanwhile(&self, task: usize) -> Vec<TensorView> {
+        let own = self.graph.task(task);
+        let Some((start, end)) = own.start_time().zip(own.end_time()) else { return Vec::new() };
+        let others = self.times.under_way(start, end).filter(|&other| other != task);
+        others.flat_map(|other| writes(self.graph.task(other))).collect()
+    }
+
     /// The race that explains an input which is not what its producer wrote, if a captured task can have changed it.
     pub fn race_for(&self, task: usize, arg: Argument<'_>, output: OutputRef) -> Option<Race> {
         let other = output.task;

@@ -256,7 +256,7 @@ struct Joiner<'a> {
 }
 
 impl Joiner<'_> {
-    /// The findings that change, of tasks that their own ranks name as the place where an error began.
+    /// The findings that change, of tasks where an error began by the evidence of their own ranks, or may have begun.
     fn changes(&mut self, unaligned: &[Unaligned]) -> Vec<(RankTask, Finding)> {
         let unaligned: HashMap<RankTask, &Unaligned> = unaligned
             .iter()
@@ -266,14 +266,20 @@ impl Joiner<'_> {
         for (rank, own) in self.ranks.iter().enumerate() {
             for task in 0..own.blame.findings.len() {
                 let at = RankTask { rank, task };
-                let label = own.blame.findings[task].label;
-                if !matches!(label, Label::WrongHere | Label::Fed) || label == Label::Fed && self.is_fed(at) {
+                let finding = &own.blame.findings[task];
+                let is_open = match finding.label {
+                    Label::WrongHere => true,
+                    Label::Fed => !self.is_fed(at),
+                    Label::Unknown => finding.is_amplified,
+                    _ => false,
+                };
+                if !is_open {
                     continue;
                 }
                 let change = match (self.judged.by_task.get(&at), unaligned.get(&at)) {
                     (Some(&operation), _) => self.collective(at, operation),
                     (None, Some(unaligned)) => Some(self.unknown(at, &unaligned_words(unaligned))),
-                    (None, None) => self.amplified(at).filter(|_| label == Label::WrongHere),
+                    (None, None) => self.amplified(at).filter(|_| finding.label != Label::Fed),
                 };
                 changes.extend(change.map(|finding| (at, finding)));
             }

@@ -70,7 +70,7 @@ fn with_only_outputs_the_headline_reports_the_first_wrong_one_and_accuses_no_tas
         let outcome = folder.tensortap(&format!("blame {runtime} --golden right"));
         let found = document(&folder, &format!("blame {runtime} --golden right --json"), 1);
         assert_eq!(labels(&found).iter().filter(|label| **label == "ok").count(), 3, "{runtime}: {found}");
-        let headline = "mul) has a wrong output, but it is not known whether the error began there";
+        let headline = "mul) is outside its rule after the task, but no task can be named as the cause:";
         let text = outcome.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.split_once(" compared ").is_some_and(|(first, _)| first.contains(headline)), "{text}");
         // Only edges that the runtime derived show that an input came from a wrong output.

@@ -174,7 +174,7 @@ fn an_incompletely_captured_launch_is_still_named_as_suspect() {
     let named = tasks.iter().find(|task| task["task_id"] == suspect).unwrap();
     assert_eq!((&named["kernels"][0], &named["label"]), (&"opaque".into(), &"unknown".into()));
     let headline =
-        "(opaque) has a wrong output, but it is not known whether the error began there: not all inputs";
+        "(opaque) is outside its rule after the task, but no task can be named as the cause: not all inputs";
     assert!(text.contains(headline), "{text}");
     assert!(text.contains("(opaque) cannot be judged: not all inputs of the task were captured"), "{text}");
     let (document, _) = blamed_runs(|dir| with_gap(dir, false), |dir| with_gap(dir, false));
