@@ -204,13 +204,29 @@ pub fn is_run_folder(path: &Path) -> bool {
     !processes(path).is_empty()
 }
 
-/// The ranks of a run by the names of its folders, each with its folder, and by its `run.json`.
-pub(crate) fn ranks_of_run(path: &Path) -> BTreeMap<u64, Option<PathBuf>> {
-    let listed = RunFile::read(path).map(|run| run.processes).unwrap_or_default();
-    let mut ranks: BTreeMap<u64, Option<PathBuf>> =
-        listed.iter().filter_map(|process| Some((process.rank?.into(), None))).collect();
+/// What shows that a run has a rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RankOfRun {
+    /// The folder of its dump.
+    Folder(PathBuf),
+    /// `run.json` lists its process.
+    Attached,
+    /// `run.json` has the number of ranks, and the rank never attached.
+    Expected,
+}
+
+/// The ranks of a run by the names of its folders and by its `run.json`.
+pub(crate) fn ranks_of_run(path: &Path) -> BTreeMap<u64, RankOfRun> {
+    /// A larger number of ranks is not credible.
+    const MOST_EXPECTED: u32 = 1 << 20;
+    let run = RunFile::read(path).unwrap_or_default();
+    let expected = run.expected_ranks.filter(|&ranks| ranks <= MOST_EXPECTED).unwrap_or(0);
+    let mut ranks: BTreeMap<u64, RankOfRun> =
+        (0..expected).map(|rank| (rank.into(), RankOfRun::Expected)).collect();
+    let attached = run.processes.iter().filter_map(|process| process.rank);
+    ranks.extend(attached.map(|rank| (rank.into(), RankOfRun::Attached)));
     let folders = processes(path).into_iter().filter(|(name, _)| name.pid.is_none());
-    ranks.extend(folders.filter_map(|(name, folder)| Some((name.rank?, Some(folder)))));
+    ranks.extend(folders.filter_map(|(name, folder)| Some((name.rank?, RankOfRun::Folder(folder)))));
     ranks
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tensortap::RunFile;
 
-use crate::dumps::{DumpSet, Member, is_run_folder, ranks_of_run};
+use crate::dumps::{DumpSet, Member, RankOfRun, is_run_folder, ranks_of_run};
 
 /// A dump of a run, with its counterpart in another run.
 pub enum Pair {
@@ -106,14 +106,28 @@ impl DumpSet {
             false => self.members().first().and_then(|member| member.dump.dir().parent()),
         };
         let Some(run) = run else { return Vec::new() };
-        let absent = |(rank, dir): (u64, Option<PathBuf>)| Pair::Unpaired {
-            name: format!("rank {rank}"),
-            rank: Some(rank),
-            pid: None,
-            why: if is_whole { NO_DUMP } else { NOT_GIVEN },
-            dir,
+        let absent = |(rank, found): (u64, RankOfRun)| {
+            let (why, dir) = match found {
+                RankOfRun::Expected => (NEVER_ATTACHED, None),
+                RankOfRun::Attached => (if is_whole { NO_DUMP } else { NOT_GIVEN }, None),
+                RankOfRun::Folder(dir) => (if is_whole { NO_DUMP } else { NOT_GIVEN }, Some(dir)),
+            };
+            Pair::Unpaired { name: format!("rank {rank}"), rank: Some(rank), pid: None, why, dir }
         };
-        ranks_of_run(run).into_iter().filter(|(rank, _)| !known.contains(rank)).map(absent).collect()
+        let ranks = ranks_of_run(run).into_iter().filter(|(rank, _)| !known.contains(rank));
+        let (never, others): (Vec<_>, Vec<_>) = ranks.partition(|(_, found)| *found == RankOfRun::Expected);
+        let more = never.len().saturating_sub(LISTED);
+        let mut absent: Vec<Pair> =
+            others.into_iter().chain(never.into_iter().take(LISTED)).map(absent).collect();
+        absent.sort_by_key(|pair| match pair {
+            Pair::Unpaired { rank, .. } => *rank,
+            Pair::Paired { .. } => None,
+        });
+        if more > 0 {
+            let (name, why) = (format!("{more} more ranks"), NEVER_ATTACHED);
+            absent.push(Pair::Unpaired { name, rank: None, pid: None, why, dir: None });
+        }
+        absent
     }
 
     /// Folders of the dumps without a rank, in the order in which their processes attached. `None` if
@@ -131,6 +145,12 @@ impl DumpSet {
 
 /// Why a rank of the run is not compared although its folder is there.
 const NOT_GIVEN: &str = "only one rank was named: name the run folder";
+
+/// Ranks that never attached and that are listed each.
+const LISTED: usize = 256;
+
+/// Why a rank is not compared that the run should have.
+const NEVER_ATTACHED: &str = "the program has this rank, but it never attached";
 
 /// Why a rank of the run is not compared.
 const NO_DUMP: &str = "the run has this rank, but no dump of it";

@@ -12,7 +12,7 @@ use crate::number::{counted, grouped};
 use crate::verdict::more;
 use crate::words::printable;
 
-/// Unaligned collectives that are listed.
+/// Unaligned collectives and missing ranks that are listed.
 const LISTED: usize = 3;
 
 /// The ranks of a run, judged together.
@@ -97,10 +97,14 @@ impl RunBlame {
             true => (0..self.missing.len()).collect(),
             false => self.joint.undecided.keys().copied().collect(),
         };
-        let ranks: Vec<String> = deciding
+        let mut ranks: Vec<String> = deciding
             .iter()
+            .take(LISTED)
             .map(|&rank| format!("{} ({})", self.missing[rank].name, printable(&self.missing[rank].why)))
             .collect();
+        if deciding.len() > LISTED {
+            ranks.push(format!("{} more", grouped((deciding.len() - LISTED) as u64)));
+        }
         let operations = self.joint.undecided.values().flatten().collect::<std::collections::BTreeSet<_>>();
         match operations.first() {
             Some(&&first) => {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tensortap_abi::{
-    DType, DumpStage, MAX_DIMS, RECORD_DTYPE_UNKNOWN, RECORD_HAS_HASH, RECORD_IN_FLIGHT, ScalarRecord,
+    DType, DumpStage, MAX_DIMS, RECORD_DTYPE_UNKNOWN, RECORD_HAS_HASH, RECORD_IN_FLIGHT, Role, ScalarRecord,
     ScopeRecord, TaskRecord, TensorRecord, TensorStats,
 };
 use tensortap_format::{
@@ -237,7 +237,7 @@ fn tensor(task: Task<'_>, record: &CaseRecord<'_>) -> TensorRecord {
             | if hash.is_some() { RECORD_HAS_HASH } else { 0 },
         dtype: argument.dtype.tag(),
         ndims: u8::try_from(argument.shape().len()).unwrap_or(u8::MAX),
-        role: argument.role.tag(),
+        role: if argument.is_const { Role::Input } else { argument.role }.tag(),
         hash: hash.unwrap_or_default().to_le_bytes(),
         start_offset: argument.start_offset,
         address: argument.address,

@@ -100,6 +100,8 @@ pub struct RecordingConfig {
     pub max_range: Option<u64>,
     /// Additional environment variables whose values are stored in `run.json`.
     pub environment: Vec<String>,
+    /// Number of ranks of the program; `None` if its processes name it.
+    pub ranks: Option<u32>,
     /// Called before anything is written.
     pub disk: Option<Arc<dyn DiskGate>>,
 }
@@ -116,6 +118,7 @@ impl RecordingConfig {
             cuda: true,
             max_range: None,
             environment: Vec::new(),
+            ranks: None,
             disk: None,
         }
     }
@@ -261,8 +264,18 @@ impl Recording {
     /// # Errors
     /// If any step fails. No files are left then.
     pub fn start(config: RecordingConfig) -> Result<Recording, RecordingError> {
-        let RecordingConfig { command, dump, out, library, opencl, cuda, max_range, environment, disk } =
-            config;
+        let RecordingConfig {
+            command,
+            dump,
+            out,
+            library,
+            opencl,
+            cuda,
+            max_range,
+            environment,
+            ranks,
+            disk,
+        } = config;
         let program = command.first().map(PathBuf::from).ok_or(RecordingError::NoCommand)?;
         let stores_all = !dump.dedup || dump.last.is_some();
         let mut plan = RecordingPlan::new(dump, disk).map_err(RecordingError::Option)?;
@@ -275,6 +288,7 @@ impl Recording {
         let folder = Folder::make(out.as_deref(), started)?;
         plan.dir.clone_from(&folder.dir);
         let mut run = new_run_file(&command, &environment, started);
+        run.expected_ranks = ranks;
         folder.write(&run)?;
 
         // Every step that can fail comes before the start of the program.

@@ -13,6 +13,8 @@ pub struct TypeName {
     pub is_pointer: bool,
     /// Whether it is an OpenCL object such as a sampler. A launch gets its handle.
     pub is_object: bool,
+    /// Whether it points to const or constant memory.
+    pub is_const: bool,
 }
 
 /// Reads the name of a type as `clGetKernelArgInfo` reports it.
@@ -30,7 +32,11 @@ pub fn read(name: &str) -> TypeName {
         _ => (None, 1),
     };
     let is_object = !is_pointer && words.iter().any(|word| is_object(word));
-    TypeName { dtype, lanes: if dtype.is_some() { lanes } else { 1 }, is_pointer, is_object }
+    // After the `*`, the pointer is const and not its memory.
+    let memory = name.split_once('*').map_or("", |(memory, _)| memory);
+    let is_const = memory.split_whitespace().any(|word| ["const", "constant", "__constant"].contains(&word));
+    let lanes = if dtype.is_some() { lanes } else { 1 };
+    TypeName { dtype, lanes, is_pointer, is_object, is_const }
 }
 
 /// Whether a type is a built-in object type. Any other type that is no number is a struct or a typedef.
@@ -94,8 +100,14 @@ mod tests {
     #[test]
     fn type_names_of_pointers_vectors_and_qualified_types_are_read() {
         let vector = |name: &str, dtype: Option<DType>, lanes: u64, is_pointer: bool| {
-            assert_eq!(read(name), TypeName { dtype, lanes, is_pointer, is_object: false }, "{name}");
+            let is_const = name.contains("const");
+            assert_eq!(
+                read(name),
+                TypeName { dtype, lanes, is_pointer, is_object: false, is_const },
+                "{name}"
+            );
         };
+        assert!(!read("float *const").is_const && read("__constant float*").is_const);
         let is = |name: &str, dtype: Option<DType>, is_pointer: bool| vector(name, dtype, 1, is_pointer);
         is("float*", Some(DType::Float32), true);
         is("const float *", Some(DType::Float32), true);

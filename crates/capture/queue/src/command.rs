@@ -16,13 +16,15 @@ pub enum RangeRole {
     Known(Role),
     /// Unknown. The range is captured before and after the command, and the dump says whether it changed.
     Observed,
+    /// The kernel declares that it only reads the range. It may cast that away, so the range is observed, too.
+    Const,
 }
 
 impl RangeRole {
     /// Whether the range is captured at a stage.
     pub fn is_captured_at(self, stage: DumpStage) -> bool {
         match (self, stage) {
-            (RangeRole::Observed | RangeRole::Known(Role::InOut), _) => true,
+            (RangeRole::Observed | RangeRole::Const | RangeRole::Known(Role::InOut), _) => true,
             (RangeRole::Known(Role::Input), stage) => stage == DumpStage::BeforeDispatch,
             (RangeRole::Known(Role::Output), stage) => stage == DumpStage::AfterCompletion,
         }
@@ -111,6 +113,7 @@ impl Range {
         let (role, is_observed) = match self.role {
             RangeRole::Known(role) => (role, false),
             RangeRole::Observed => (Role::InOut, true),
+            RangeRole::Const => (Role::Input, true),
         };
         let ndims = self.ndims.min(MAX_DIMS);
         let view = memory.view(&self.shape[..ndims], &self.strides[..ndims], self.start)?;

@@ -12,6 +12,9 @@ pub const LIBRARY_VARIABLE: &str = "TENSORTAP_LIBRARY";
 /// Variables with the rank of a process, set by launchers of parallel programs. The first one counts.
 const RANKS: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"];
 
+/// Variables with the number of ranks, set by the same launchers in the same order.
+const SIZES: [&str; 4] = ["WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"];
+
 /// The socket of the recorder. `None` if the variable is unset, the path is not absolute, or the process has
 /// more privileges than its caller, whose environment must not choose a process to share memory with.
 pub fn socket() -> Option<PathBuf> {
@@ -24,8 +27,18 @@ pub fn rank() -> Option<u32> {
     rank_in(|name| std::env::var(name).ok())
 }
 
+/// The number of ranks of the program, if the environment has it.
+pub fn ranks() -> Option<u32> {
+    number_in(&SIZES, |name| std::env::var(name).ok())
+}
+
 fn rank_in(value: impl Fn(&str) -> Option<String>) -> Option<u32> {
-    RANKS.iter().find_map(|name| value(name)).and_then(|rank| rank.trim().parse().ok())
+    number_in(&RANKS, value)
+}
+
+/// The number in the first of these variables that is set.
+fn number_in(names: &[&str], value: impl Fn(&str) -> Option<String>) -> Option<u32> {
+    names.iter().find_map(|name| value(name)).and_then(|number| number.trim().parse().ok())
 }
 
 fn has_more_rights() -> bool {

@@ -59,7 +59,7 @@ impl Session {
     /// # Errors
     /// As [`Session::attach`].
     pub fn attach_to(socket: &Path) -> Result<Session, RecordError> {
-        let hello = || Hello::of_this_process(environment::rank());
+        let hello = || Hello::of_this_process(environment::rank(), environment::ranks());
         let make = || Core::new(Attachment::new(socket, &hello()).map_err(RecordError::Attach)?, None);
         Ok(Session { core: registry::open(make)?, is_open: true })
     }

@@ -29,7 +29,7 @@ fn libraries(lanes: u32) -> Libraries {
     let call = || -> (Caller, thread::JoinHandle<CoreRef>) {
         let path = listener.path().to_owned();
         let library = thread::spawn(move || {
-            let attachment = Attachment::new(&path, &Hello::of_this_process(None)).unwrap();
+            let attachment = Attachment::new(&path, &Hello::of_this_process(None, None)).unwrap();
             CoreRef::new(Core::new(attachment, None).unwrap())
         });
         let mut caller = listener.accept(LONG).unwrap().unwrap();

@@ -19,7 +19,7 @@
 //! # let path = dir.path().join("socket");
 //! let listener = AttachListener::bind(&path)?;
 //! let process = std::thread::spawn(move || -> Result<Vec<u8>, tensortap_platform::PlatformError> {
-//!     let attachment = Attachment::new(&path, &Hello::of_this_process(None))?;
+//!     let attachment = Attachment::new(&path, &Hello::of_this_process(None, None))?;
 //!     let heard = attachment.wait(&attachment.host_listener()?, 0, Duration::from_secs(60));
 //!     assert_eq!(heard, HostEvent::Woken);
 //!     let mut bytes = vec![0; 5];

@@ -147,7 +147,7 @@ impl LikelyRaceSearch<'_> {
     ) -> Result<Option<u16>, FormatError> {
         let Some((start, _)) = span(arg) else { return Ok(None) };
         for written in run.graph.task(other).arguments() {
-            let writes = !written.role_known || written.role.writes();
+            let writes = written.may_be_written();
             let Some((first, bytes)) = span(written).filter(|_| writes) else { continue };
             let differs_at = |place: u64| {
                 let place = (first + place).checked_sub(start).and_then(|place| usize::try_from(place).ok());

@@ -151,7 +151,7 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
         const MOST: usize = 10_000;
         let (start, end) = span(arg)?;
         let is_next = |other: Argument<'_>| {
-            let writes = !other.role_known || other.role.writes();
+            let writes = other.may_be_written();
             span(other).is_some_and(|(first, past)| {
                 writes && (past <= start && start - past < NEAR || end <= first && first - end < NEAR)
             })

@@ -117,7 +117,9 @@ impl MatchCriteria {
     }
 
     fn hash_arg(&self, arg: Argument<'_>, hasher: &mut DefaultHasher) {
-        (arg.arg_index, arg.role.tag(), arg.is_scalar()).hash(hasher);
+        // The role of a `const` argument depends on what was captured.
+        let role = if arg.is_const { Role::InOut } else { arg.role };
+        (arg.arg_index, role.tag(), arg.is_scalar()).hash(hasher);
         if arg.extent_known || !self.ignore_guessed_sizes {
             arg.shape().hash(hasher);
         }

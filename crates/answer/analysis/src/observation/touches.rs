@@ -77,8 +77,8 @@ impl Touches {
             return touches;
         }
         for task in tasks.iter().filter(|task| !task.contains_tasks()) {
-            // A known input leaves its memory unchanged.
-            for arg in task.arguments().filter(|arg| !arg.role_known || arg.role.writes()) {
+            // A known input leaves its memory unchanged, and so does a `const` argument with equal content.
+            for arg in task.arguments().filter(|arg| arg.may_be_written()) {
                 let Some(view) = memory.view_of(arg) else { continue };
                 let (task, view, number) = (small(task.place()), small(view), small(arg.number()));
                 touches.all.push(Touch { task, view, number, arg_index: arg.arg_index });

@@ -100,6 +100,8 @@ pub struct RunLedger {
     failed: bool,
     /// Whether `run.json` is out of date.
     stale: bool,
+    /// Whether the user named the number of ranks.
+    are_ranks_given: bool,
     written: Instant,
     /// Threads that wait until their process is in the file.
     entered: Vec<SyncSender<()>>,
@@ -113,6 +115,7 @@ impl RunLedger {
         signaller: Option<ProcessSignaler>,
         place: SocketDir,
     ) -> RunLedger {
+        let are_ranks_given = run.expected_ranks.is_some();
         RunLedger {
             run,
             library,
@@ -130,6 +133,7 @@ impl RunLedger {
             turned_away: 0,
             failed: false,
             stale: true,
+            are_ranks_given,
             written: Instant::now(),
             entered: Vec::new(),
         }
@@ -205,7 +209,10 @@ impl RunLedger {
                 self.serving.listener.close();
             }
             RunUpdate::Called => self.pending += 1,
-            RunUpdate::Attaching(entry, written) => {
+            RunUpdate::Attaching { entry, ranks, written } => {
+                if !self.are_ranks_given {
+                    self.run.expected_ranks = self.run.expected_ranks.max(ranks);
+                }
                 // Serving threads may report in a different order than the processes attached.
                 let place =
                     self.run.processes.partition_point(|earlier| earlier.attached_at <= entry.attached_at);

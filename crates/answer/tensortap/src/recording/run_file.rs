@@ -46,6 +46,9 @@ pub struct RunFile {
     pub recorder: RecorderInfo,
     /// Problems of the recording.
     pub problems: Vec<String>,
+    /// Number of ranks of the program, as the user or its processes name it. Ranks from 0 that are not among the
+    /// processes never attached.
+    pub expected_ranks: Option<u32>,
     /// Every attached process, in the order of attaching.
     pub processes: Vec<ProcessEntry>,
     /// Keys this version does not know.

@@ -49,7 +49,14 @@ pub enum RunUpdate {
     Called,
     /// The process has a folder. It is accepted once it is in `run.json`, so that its dump can always be
     /// found there.
-    Attaching(Box<ProcessEntry>, SyncSender<()>),
+    Attaching {
+        /// The process.
+        entry: Box<ProcessEntry>,
+        /// Number of ranks of its program, if it knows it.
+        ranks: Option<u32>,
+        /// Confirms that it is in the file.
+        written: SyncSender<()>,
+    },
     /// The process of this folder is being recorded.
     Attached { folder: String },
     /// Another library of a process that is being recorded records into the same dump.
@@ -316,8 +323,9 @@ impl SessionServer {
             attached_at,
             ..ProcessEntry::default()
         };
-        let opened =
-            Session::open(caller, hello, &self.plan, &folder, self.warn(&folder), || self.enter(entry));
+        let opened = Session::open(caller, hello, &self.plan, &folder, self.warn(&folder), || {
+            self.enter(entry, hello.ranks);
+        });
         match opened {
             Ok(session) => return Some((folder, session)),
             Err(OpenError::CallerGone(why)) => {
@@ -330,9 +338,9 @@ impl SessionServer {
 
     /// Waits until the process is in `run.json`, unless there are so many processes that the file is only
     /// written from time to time.
-    fn enter(&self, entry: ProcessEntry) {
+    fn enter(&self, entry: ProcessEntry, ranks: Option<u32>) {
         let (written, is_written) = sync_channel(1);
-        self.tell(RunUpdate::Attaching(Box::new(entry), written));
+        self.tell(RunUpdate::Attaching { entry: Box::new(entry), ranks, written });
         // The ledger confirms it, or has ended.
         let _ = is_written.recv();
     }

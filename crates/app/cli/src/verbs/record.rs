@@ -23,6 +23,9 @@ use crate::output::{self, Output};
 use crate::parse::{parse_size, whole};
 use crate::recording_args::{RecordingArgs, parse_level};
 
+/// The most ranks of a program.
+const MAX_RANKS: u32 = 1 << 20;
+
 /// The status if recording could not start, or failed although the program succeeded.
 const FAILED: Exit = Exit::Program { status: 125 };
 
@@ -144,6 +147,11 @@ pub struct RecordArgs {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     env: Vec<String>,
 
+    /// Ranks of the program. One that never attaches is reported as missing [default: WORLD_SIZE, OMPI_COMM_WORLD_SIZE,
+    /// PMI_SIZE or SLURM_NTASKS of the recorded processes]
+    #[arg(long, value_name = "N", value_parser = whole(1..=MAX_RANKS))]
+    ranks: Option<u32>,
+
     /// What to record of every argument: marked, full, meta or hash, or their numbers 1 to 4 [default: full]
     #[arg(long, value_name = "LEVEL", num_args = 1, require_equals = true, value_parser = parse_level, help_heading = "Dump")]
     dump_tensor: Option<DumpLevel>,
@@ -175,6 +183,7 @@ impl RecordArgs {
         config.cuda = !self.no_cuda;
         config.max_range = self.max_range;
         config.environment.clone_from(&self.env);
+        config.ranks = self.ranks;
         Ok(config)
     }
 

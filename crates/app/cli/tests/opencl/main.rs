@@ -4,6 +4,7 @@
 mod blamed;
 #[path = "../common/mod.rs"]
 mod common;
+mod evidence;
 mod plan;
 mod replayed;
 mod transparency;

@@ -11,7 +11,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, recvmsg, send,
     sendmsg, socket_with,
 };
-use tensortap_platform::attach::Hello;
+use tensortap_platform::attach::{ATTACH_VERSION, Hello};
 
 use crate::program;
 
@@ -23,7 +23,7 @@ fn hello(rank: u64) -> Vec<u8> {
 /// As `hello`, of a process that claims a process id and the number of a program.
 fn hello_as(rank: u64, pid: u32, program: u64) -> Vec<u8> {
     let mut packet = b"TTATTACH".to_vec();
-    packet.extend(2_u32.to_le_bytes());
+    packet.extend(ATTACH_VERSION.to_le_bytes());
     packet.extend(1_u32.to_le_bytes());
     for number in [u64::from(tensortap::abi::DUMP_LAYOUT_VERSION), pid.into(), rank, program] {
         packet.extend(number.to_le_bytes());
@@ -55,9 +55,14 @@ pub fn attack() {
     other_version[8] = 99;
     let mut huge = hello(u64::MAX);
     huge[16..24].fill(0xff);
-    for bytes in
-        [&b"GET / HTTP/1.1"[..], &[0xff; 512], &vec![0x41; 100_000], &other_version, &huge, &hello(1 << 40)]
-    {
+    for bytes in [
+        &b"GET / HTTP/1.1"[..],
+        &[0xff; 512],
+        &vec![0x41; 100_000],
+        &other_version,
+        &huge,
+        &hello(2 << 32 | 7),
+    ] {
         let socket = call();
         say(&socket, bytes);
         answer(&socket);
@@ -142,7 +147,7 @@ impl Welcome {
 /// Returns what went wrong.
 pub fn impersonate(record_secret: impl FnOnce()) -> Vec<String> {
     record_secret();
-    let (me, program) = (std::process::id(), Hello::of_this_process(None).program);
+    let (me, program) = (std::process::id(), Hello::of_this_process(None, None).program);
     let mut wrong = Vec::new();
     let mut expect = |holds: bool, what: &str| {
         if !holds {

@@ -8,6 +8,7 @@ mod facts;
 mod good;
 mod hostile;
 mod program;
+mod ranks;
 mod replayed;
 mod reports;
 mod signals;
@@ -43,7 +44,9 @@ impl Bench {
     /// A `tensortap record` command with these options.
     fn recorder(&self, options: &str) -> Command {
         let mut command = Command::new(common::executable());
-        for variable in ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"] {
+        let ranks = ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"];
+        let sizes = ["WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"];
+        for variable in ranks.into_iter().chain(sizes) {
             command.env_remove(variable);
         }
         command.current_dir(self.folder.path()).stdin(Stdio::null());

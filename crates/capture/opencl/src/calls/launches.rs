@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, ffi::c_void, ptr, sync::Arc};
 
-use tensortap_queue::{Range, Value};
+use tensortap_queue::{Range, RangeRole, Value};
 use tensortap_record::{
     ArgKind, KernelId, KernelInfo, ModuleId, ModuleImage, RecordError, StringId, TaskInfo, ThreadRecorder,
 };
@@ -186,6 +186,14 @@ fn define(recorder: &mut ThreadRecorder, facts: &KernelFacts) -> Result<KernelId
     recorder.define_kernel(&KernelInfo { name: &facts.name, module, args: &args })
 }
 
+/// How a launch uses the memory of an argument, as far as its kernel declares it.
+fn role_of(facts: Option<&ArgFacts>) -> RangeRole {
+    match facts.is_some_and(|facts| facts.is_const) {
+        true => RangeRole::Const,
+        false => RangeRole::Observed,
+    }
+}
+
 impl CommandSpec {
     /// Adds an argument with the value that the program has set.
     fn add_argument(&mut self, objects: &Objects, at: u16, arg: Arg, facts: &ArgFacts) {
@@ -229,7 +237,7 @@ impl CommandSpec {
         let (dtype, lanes) = ArgFacts::elements(facts);
         match objects.regions.get(&key(mem)) {
             Some(region) => {
-                let range = Range { arg, ..region.whole(dtype).of_vectors(lanes) };
+                let range = Range { arg, role: role_of(facts), ..region.whole(dtype).of_vectors(lanes) };
                 self.ranges.push((range, Source::Buffer(region.root.0)));
             }
             None => self.opaque.push((arg, StringId::NONE)),
@@ -243,7 +251,7 @@ impl CommandSpec {
                 let (dtype, lanes) = ArgFacts::elements(facts);
                 let place = (memory.address, memory.bytes);
                 let range = Range::dense(place, 0, memory.bytes, dtype).of_vectors(lanes);
-                let range = Range { arg, space: memory.space, ..range };
+                let range = Range { arg, space: memory.space, role: role_of(facts), ..range };
                 self.ranges.push((range, Source::Address(usize::try_from(memory.address).unwrap_or(0))));
             }
             None => self.opaque.push((arg, StringId::NONE)),

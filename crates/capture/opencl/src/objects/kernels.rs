@@ -38,6 +38,8 @@ pub struct ArgFacts {
     pub is_pointer: Option<bool>,
     /// Whether its type is an OpenCL object such as a sampler.
     pub is_object: bool,
+    /// Whether it points to memory that the kernel declares const or constant.
+    pub is_const: bool,
 }
 
 /// The value of an argument that the program has set.
@@ -116,15 +118,20 @@ impl ArgFacts {
                 lanes: 1,
                 is_pointer: None,
                 is_object: false,
+                is_const: false,
             };
         };
         let known = types::read(&type_name);
+        let address = raw::value::<u32>(ask(ffi::KERNEL_ARG_ADDRESS_QUALIFIER));
+        let qualifiers = raw::value::<u64>(ask(ffi::KERNEL_ARG_TYPE_QUALIFIER)).unwrap_or(0);
+        let is_declared = address == Some(ffi::ARG_ADDRESS_CONSTANT) || qualifiers & ffi::ARG_TYPE_CONST != 0;
         ArgFacts {
             name: raw::text_info(ask(ffi::KERNEL_ARG_NAME)).unwrap_or_default(),
             dtype: known.dtype,
             lanes: known.lanes,
             is_pointer: Some(known.is_pointer),
             is_object: known.is_object,
+            is_const: known.is_pointer && (known.is_const || is_declared),
         }
     }
 }

@@ -447,6 +447,7 @@ impl TaskParts {
             dtype: record.dtype,
             dtype_known: record.dtype_known,
             role_known: record.role_known,
+            is_const: !record.role_known && record.role == Role::Input,
             extent_known: record.extent_known,
             host_writable: record.host_writable,
             is_consistent: true,
@@ -508,6 +509,12 @@ impl Tasks {
                     self.arguments.push(ArgumentFacts { dims_at, ndims, ..record });
                 }
             }
+        }
+        // A `const` argument with an observation after the task is judged by it.
+        for facts in
+            self.arguments[first..].iter_mut().filter(|facts| facts.is_const && facts.after.is_some())
+        {
+            facts.role = Role::InOut;
         }
         parts.dispatches.sort_by_key(|(facts, _)| *facts);
         parts.finished.sort_unstable();

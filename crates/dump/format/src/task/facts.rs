@@ -286,6 +286,9 @@ pub struct ArgumentFacts {
     pub dtype_known: bool,
     /// Whether the role is certain. If not, only the captured contents show what the task did.
     pub role_known: bool,
+    /// Whether the kernel declares that it only reads the memory, although its role is not certain: a `const` pointer,
+    /// which the kernel can cast.
+    pub is_const: bool,
     /// Whether its extent is known.
     pub extent_known: bool,
     /// Whether the host may change its memory at any time.
@@ -338,6 +341,17 @@ impl ArgumentFacts {
     #[must_use]
     pub fn hash_after(&self) -> Option<u128> {
         self.after.and_then(|captured| captured.hash())
+    }
+
+    /// Whether the task may have written it: by its role, or by its contents if the role is not certain. A task with a
+    /// `const` argument has written it only if its content changed.
+    #[must_use]
+    pub fn may_be_written(&self) -> bool {
+        match (self.role_known, self.is_const) {
+            (true, _) => self.role.writes(),
+            (false, true) => !self.is_unchanged(),
+            (false, false) => true,
+        }
     }
 
     /// Whether the task left its content unchanged.

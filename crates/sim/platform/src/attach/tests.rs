@@ -30,10 +30,11 @@ fn test_folder() -> TestFolder {
 fn pair(folder: &TestFolder) -> (AttachedProcess, Attachment) {
     let listener = AttachListener::bind(&folder.path).unwrap();
     let path = folder.path.clone();
-    let process = thread::spawn(move || Attachment::new(&path, &Hello::of_this_process(Some(3))).unwrap());
+    let process =
+        thread::spawn(move || Attachment::new(&path, &Hello::of_this_process(Some(3), Some(5))).unwrap());
     let mut caller = listener.accept(LONG).unwrap().unwrap();
     let hello = caller.hello(LONG).unwrap();
-    assert_eq!((hello.pid, hello.rank), (std::process::id(), Some(3)));
+    assert_eq!((hello.pid, hello.rank, hello.ranks), (std::process::id(), Some(3), Some(5)));
     let attached = caller.welcome(BYTES, 7, |memory| memory.copy_to(LINK_PAGE_BYTES, b"set up")).unwrap();
     (attached, process.join().unwrap())
 }
@@ -143,7 +144,7 @@ fn only_the_user_may_use_the_socket_and_drop_removes_it() {
     assert!(matches!(AttachListener::bind(&folder.path), Err(PlatformError::Socket { .. })));
     drop(listener);
     assert!(!folder.path.exists());
-    let refused = Attachment::new(&folder.path, &Hello::of_this_process(None));
+    let refused = Attachment::new(&folder.path, &Hello::of_this_process(None, None));
     assert!(matches!(refused, Err(PlatformError::Socket { .. })));
 }
 
@@ -213,7 +214,7 @@ fn memory_that_is_not_sealed_or_not_initialized_is_refused() {
         let folder = test_folder();
         let listener = AttachListener::bind(&folder.path).unwrap();
         let path = folder.path.clone();
-        let process = thread::spawn(move || Attachment::new(&path, &Hello::of_this_process(None)));
+        let process = thread::spawn(move || Attachment::new(&path, &Hello::of_this_process(None, None)));
         let mut caller = listener.accept(LONG).unwrap().unwrap();
         caller.hello(LONG).unwrap();
         let welcome = wire::Message::Welcome { bytes: BYTES, run_id: 1, earlier: 0, kernels: String::new() };
@@ -268,7 +269,7 @@ fn call(
     folder: &TestFolder,
     change: impl FnOnce(Hello) -> Hello,
 ) -> (Caller, thread::JoinHandle<Result<Attachment, PlatformError>>) {
-    let (path, hello) = (folder.path.clone(), change(Hello::of_this_process(None)));
+    let (path, hello) = (folder.path.clone(), change(Hello::of_this_process(None, None)));
     let library = thread::spawn(move || Attachment::new(&path, &hello));
     let mut caller = listener.accept(LONG).unwrap().unwrap();
     caller.hello(LONG).unwrap();
@@ -389,7 +390,7 @@ fn one_library_that_hangs_up_or_violates_the_protocol_counts_for_the_process() {
     let mut caller = listener.accept(LONG).unwrap().unwrap();
     let hello = wire::Message::Hello {
         layout: tensortap_abi::DUMP_LAYOUT_VERSION,
-        hello: Hello::of_this_process(None),
+        hello: Hello::of_this_process(None, None),
     };
     wire::send(&socket, &hello, &[]).unwrap();
     caller.hello(LONG).unwrap();

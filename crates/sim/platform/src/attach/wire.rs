@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Version of these packets and of the link page.
-pub const ATTACH_VERSION: u32 = 2;
+pub const ATTACH_VERSION: u32 = 3;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"TTATTACH");
 const MAX_PACKET_BYTES: usize = 512;
@@ -25,6 +25,8 @@ pub struct Hello {
     pub pid: u32,
     /// The rank of the process in its program, if it has one.
     pub rank: Option<u32>,
+    /// Number of ranks of its program, if its environment names it. The rank is below it.
+    pub ranks: Option<u32>,
     /// The name of the process.
     pub name: String,
     /// A random number of the program that the process runs. All libraries in the process send the same one.
@@ -33,11 +35,12 @@ pub struct Hello {
 }
 
 impl Hello {
-    /// The greeting of this process.
-    pub fn of_this_process(rank: Option<u32>) -> Hello {
+    /// The greeting of this process. A number of ranks is kept only if the rank is below it.
+    pub fn of_this_process(rank: Option<u32>, ranks: Option<u32>) -> Hello {
         let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
         let program = program_number();
-        Hello { pid: std::process::id(), rank, name: name.trim_end().to_owned(), program }
+        let ranks = ranks.filter(|&ranks| rank.is_some_and(|rank| rank < ranks));
+        Hello { pid: std::process::id(), rank, ranks, name: name.trim_end().to_owned(), program }
     }
 }
 
@@ -77,8 +80,9 @@ const GOODBYE: u32 = 4;
 impl Message {
     fn encode(&self) -> Vec<u8> {
         match self {
-            Message::Hello { layout, hello: Hello { pid, rank, name, program } } => {
-                let rank = rank.map_or(NO_RANK, u64::from);
+            Message::Hello { layout, hello: Hello { pid, rank, ranks, name, program } } => {
+                let ranks = u64::from(ranks.unwrap_or(0)) << 32;
+                let rank = rank.map_or(NO_RANK, |rank| u64::from(rank) | ranks);
                 packet(HELLO, [(*layout).into(), (*pid).into(), rank, *program], name)
             }
             Message::Welcome { bytes, run_id, earlier, kernels } => {
@@ -94,8 +98,16 @@ impl Message {
         let small = |number: u64| u32::try_from(number).ok();
         match (kind, numbers) {
             (HELLO, [layout, pid, rank, program]) => {
-                let rank = if rank == NO_RANK { None } else { Some(small(rank)?) };
-                let hello = Hello { pid: small(pid)?, rank, name: text(), program };
+                // The number of ranks is in the upper half; 0 if it is not known.
+                let (rank, ranks) = match rank {
+                    NO_RANK => (None, None),
+                    both => (Some(small(both & u64::from(u32::MAX))?), Some(small(both >> 32)?)),
+                };
+                let ranks = ranks.filter(|&ranks| ranks > 0);
+                if rank.zip(ranks).is_some_and(|(rank, ranks)| rank >= ranks) {
+                    return None;
+                }
+                let hello = Hello { pid: small(pid)?, rank, ranks, name: text(), program };
                 Some(Message::Hello { layout: small(layout)?, hello })
             }
             (WELCOME, [bytes, run_id, earlier, 0]) => {
@@ -158,9 +170,10 @@ mod tests {
 
     fn message() -> impl Strategy<Value = Message> {
         prop_oneof![
-            (any::<(u32, u32, u64)>(), any::<Option<u32>>(), "[a-zä ]{0,60}").prop_map(
-                |((layout, pid, program), rank, name)| {
-                    Message::Hello { layout, hello: Hello { pid, rank, name, program } }
+            (any::<(u32, u32, u64)>(), any::<Option<u32>>(), any::<Option<u32>>(), "[a-zä ]{0,60}").prop_map(
+                |((layout, pid, program), rank, ranks, name)| {
+                    let ranks = ranks.filter(|&ranks| rank.is_some_and(|rank| rank < ranks));
+                    Message::Hello { layout, hello: Hello { pid, rank, ranks, name, program } }
                 }
             ),
             (any::<(u64, u64, u64)>(), "[a-z*\n]{0,60}").prop_map(|((bytes, run_id, earlier), kernels)| {
