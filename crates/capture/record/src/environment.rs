@@ -13,7 +13,7 @@ pub const LIBRARY_VARIABLE: &str = "TENSORTAP_LIBRARY";
 const RANKS: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"];
 
 /// The socket of the recorder. `None` if the variable is unset, the path is not absolute, or the process has
-/// more privileges than its caller, whose environment must not choose a process to share memory with.
+/// more privileges than its caller. The environment of a caller must not choose with whom such a process shares memory.
 pub fn socket() -> Option<PathBuf> {
     let path = std::env::var_os(SOCKET_VARIABLE).map(PathBuf::from)?;
     (path.is_absolute() && !has_more_rights()).then_some(path)

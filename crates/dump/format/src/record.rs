@@ -24,11 +24,21 @@
 //! `payload_pos` of a tensor is its offset in the payload file, or 0 if nothing is stored. Arena positions
 //! are 0.
 //!
-//! Flags of a tensor (a dispatch has 1, 8 and 16): 1 the payload is or was captured, 2 statistics follow, 4
-//! the hash is valid, 8 in flight, 16 the payload is lost, 32 a filter excluded it, 64 an earlier record
-//! stored the same payload, 128 stored in part with the hash of the whole content; 512 marked, 1024 dtype
-//! unknown, 2048 role unknown, 4096 extent guessed. Flag of a scalar: 32768 it is local memory of this
-//! size. 1 and 16 together: the payload was captured but overwritten before the host read it.
+//! Flags of a tensor; a dispatch has 1, 8 and 16, and a scalar has 32768:
+//!
+//! | flag | meaning |
+//! | --- | --- |
+//! | 1 | the payload is or was captured |
+//! | 2 | statistics follow |
+//! | 4 | the hash is valid |
+//! | 8 | in flight |
+//! | 16 | the payload is lost; with 1: it was overwritten before the host read it |
+//! | 32 | a filter excluded it |
+//! | 64 | an earlier record stored the same payload |
+//! | 128 | stored in part, with the hash of the whole content |
+//! | 512 | marked |
+//! | 1024, 2048, 4096 | dtype unknown, role unknown, extent guessed |
+//! | 32768 | local memory of this size |
 
 mod check;
 mod codec;

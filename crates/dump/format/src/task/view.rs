@@ -138,8 +138,8 @@ impl<'t> Task<'t> {
     }
 
     /// The argument that corresponds to an argument of another run of this task. Most have the same index. In a launch,
-    /// memory that the kernel reaches through a value or as a variable follows the parameters in an order that may differ
-    /// from run to run, so it is found by its name.
+    /// memory that the kernel reaches through a value or as a variable follows the parameters. Its order may differ from
+    /// run to run, so it is found by its name.
     #[must_use]
     pub fn counterpart(&self, of: Argument<'_>) -> Option<Argument<'t>> {
         let same = self.argument(of.arg_index);
