@@ -60,8 +60,8 @@ impl DumpSet {
     }
 
     /// Pairs each dump with the golden's dump of the same rank, sorted by rank, then the unpaired dumps of
-    /// either side. Process ids differ between runs, so processes without a rank are paired in the order in
-    /// which they attached, if both runs have the same number of them and both recorded that order.
+    /// either side. Process ids differ between runs. So processes without a rank are paired in the order in
+    /// which they attached. Both runs must have the same number of them and must have recorded that order.
     #[must_use]
     pub fn paired(self, golden: &DumpSet) -> Vec<Pair> {
         // Only the first process of a rank is paired by rank; further ones cannot be identified.

@@ -1,6 +1,8 @@
-//! Pictures of tensors as numbers that a view draws: a part of a tensor as a bounded grid of cells
-//! ([`Tile`]), the distribution of several tensors counted in the same ranges ([`Spread`]), and where along
-//! its axes a difference is ([`Profile`]).
+//! Pictures of tensors as numbers that a view draws.
+//!
+//! - [`Tile`]: a part of a tensor as a bounded grid of cells.
+//! - [`Spread`]: the distribution of several tensors, counted in the same ranges.
+//! - [`Profile`]: where along its axes a difference is.
 //!
 //! Only the bytes of the requested slice are read. If a slice has more elements than a picture can use, a
 //! part of them is read, and `looked_at` next to `elements` says how many.

@@ -1,8 +1,8 @@
 //! Replays OpenCL and CUDA launches with the programs stored in the dump, on a device of this machine.
 //!
-//! The roles of arguments are unknown. So each range is filled with its content before the launch, and its
+//! The roles of arguments are unknown. So each range is filled with its content before the launch. Its
 //! content after the launch is compared with the captured one: bit by bit on the captured device, by rule on
-//! another.
+//! a different one.
 
 mod choice;
 mod contents;

@@ -12,7 +12,7 @@
 //! | `show` | [`Dump::record`](crate::format::Dump::record), [`Dump::payload_part`](crate::format::Dump::payload_part) |
 //! | `summary` | [`load`](crate::analysis::graph::load) for tasks, times and the ways between them, [`stats_each`](crate::stats_each) for values |
 //! | `graph` | [`load`](crate::analysis::graph::load), [`Blame::of`](crate::analysis::blame::Blame::of) for the labels |
-//! | `report` | [`Blame::of`](crate::analysis::blame::Blame::of) and [`Blame::kind`](crate::analysis::blame::Blame::kind) for what went wrong first and how; the page is made by crates of their own, `tensortap_query` and `tensortap_web` |
+//! | `report` | [`Blame::of`](crate::analysis::blame::Blame::of) and [`Blame::kind`](crate::analysis::blame::Blame::kind) for what went wrong first and how; `tensortap_query` and `tensortap_web` make the page |
 //! | `serve` | a crate of its own, `tensortap_web`: [`load`](crate::analysis::graph::load) and the calls of the verbs above and below, over HTTP |
 //! | `tui` | a crate of its own, `tensortap_tui`: [`load`](crate::analysis::graph::load) and the calls of the verbs around it, on a terminal |
 //! | `trace` | [`load`](crate::analysis::graph::load): [`Task::start_time`](crate::format::TaskFacts::start_time), [`Task::dispatch_times`](crate::format::Task::dispatch_times), [`Tasks::edges`](crate::format::Tasks::edges) |

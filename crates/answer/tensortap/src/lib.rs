@@ -2,8 +2,7 @@
 //!
 //! This crate has a Rust call for everything that the command line does; [`guide`] lists a call for every
 //! verb. A program that runs scenes on the default simulated device must call [`become_device_if_asked`] at
-//! the top of its `main`, because the device is a separate process that is started from the same
-//! executable. The crate never writes to the terminal. Results are returned or passed to a function of the
+//! the top of its `main`. The device is a separate process that is started from the same executable. The crate never writes to the terminal. Results are returned or passed to a function of the
 //! caller.
 //!
 //! ```

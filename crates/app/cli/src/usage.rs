@@ -18,8 +18,8 @@ pub fn parse<T: Parser>() -> Result<T, Exit> {
     })
 }
 
-/// Adds a tip to an error about one word too many: `show` and `replay` take a task after the dump, other verbs take
-/// `--task`, and `blame` and `report` compare with the dump of `--golden`.
+/// Adds a tip to an error about one word too many. `show` and `replay` take a task after the dump, and other verbs take
+/// `--task`. `blame` and `report` compare with the dump of `--golden`.
 fn with_task(mut error: clap::Error, command: &Command) -> clap::Error {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return error };
     let is_word = error.kind() == ErrorKind::UnknownArgument && !word.starts_with('-');

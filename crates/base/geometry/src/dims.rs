@@ -55,8 +55,8 @@ impl<const N: usize> Dims<N> {
         self
     }
 
-    /// The same set with strides ascending and dimensions fused where they make one progression: a dimension
-    /// that steps by `m` times a smaller stride, over no more than that one's count, extends it.
+    /// The same set with strides ascending and dimensions fused where they make one progression. A dimension
+    /// extends another one if it steps by `m` times the smaller stride, and `m` is at most the other one's count.
     pub fn fused(self) -> Self {
         let mut fused = Self::EMPTY;
         for &dim in self.sorted().as_slice() {

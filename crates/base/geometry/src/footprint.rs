@@ -112,8 +112,9 @@ impl Footprint {
     /// True only if every byte of `inner` is touched by `self`.
     ///
     /// Exact if `self` is dense or both have equal layouts; blocks of a block are found, too. Otherwise it
-    /// may return false although `self` covers `inner`: if strides of `inner` are not multiples of those of
-    /// `self`, or if 4-bit elements of `self` with an odd stride touch a byte only through its other half.
+    /// may return false although `self` covers `inner`. This happens if strides of `inner` are not multiples of
+    /// those of `self`. It also happens if 4-bit elements of `self` with an odd stride touch only the other half of a
+    /// byte.
     #[must_use]
     pub fn covers(&self, inner: &Self) -> bool {
         if inner.is_empty() {
@@ -123,7 +124,7 @@ impl Footprint {
         offset < self.span && inner.span <= self.span - offset && self.steps_cover(inner)
     }
 
-    /// Tries to map every run of `inner` to an index of `self`: from the largest stride of `self` down, a
+    /// Tries to map every run of `inner` to an index of `self`. From the largest stride of `self` down, a
     /// dimension takes all dimensions of `inner` that are multiples of it. The rest must fit within one run.
     fn steps_cover(&self, inner: &Self) -> bool {
         let mut lead = self.half_bytes_to(inner) + inner.set.first - self.set.first;

@@ -255,7 +255,7 @@ impl Layout {
 
     /// Lowest and highest touched element, before the limits are checked.
     ///
-    /// Cannot overflow: sizes less one sum to less than their product, at most 2^64 - 2, so the sum over all
+    /// Cannot overflow. Sizes minus one sum to less than their product, at most 2^64 - 2. So the sum over all
     /// dimensions stays within (2^64 - 2) * 2^63, which leaves room for a 64-bit start.
     fn reach(&self) -> Option<(i128, i128)> {
         if self.numel == 0 {

@@ -28,8 +28,8 @@ pub fn numpy_storage(dtype: DType, shape: &[u64]) -> StoredType {
     }
 }
 
-/// Storage in `.safetensors`, which has all dtypes except for the 4-bit ones, stored as in `.npy`, and
-/// `complex128`, stored as `float64` with a last dimension of 2: real and imaginary part.
+/// Storage in `.safetensors`, which lacks the 4-bit dtypes and `complex128`. The former are stored as in `.npy`, the latter
+/// as `float64` with a last dimension of 2: real and imaginary part.
 #[must_use]
 pub fn safetensors_storage(dtype: DType, shape: &[u64]) -> StoredType {
     if dtype.bits() < 8 {

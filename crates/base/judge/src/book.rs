@@ -3,8 +3,13 @@ use std::collections::{HashMap, HashSet};
 use crate::metrics::{Rule, Tolerance};
 use crate::rules::{Profile, RuleSubject, Rules};
 
-/// Chooses the rule of every record, in this order: the first matching rule of a rules file, the profile
-/// `bitexact` (except for replaced kernels), explicitly given tolerances, the kernel's tolerance, the dtype's default.
+/// Chooses the rule of every record. The first of these that exists counts:
+///
+/// 1. the first matching rule of a rules file
+/// 2. the profile `bitexact`, except for replaced kernels
+/// 3. tolerances in options
+/// 4. the kernel's tolerance
+/// 5. the default of the dtype
 #[derive(Clone, Debug, Default)]
 pub struct RuleBook {
     /// A rules file.

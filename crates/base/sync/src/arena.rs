@@ -3,8 +3,8 @@
 //! Positions are monotonic byte counts; the byte at a position has the offset `position % bytes` in the
 //! arena. `written` is the position after the last byte that the producer has handed out. `consumed` is the
 //! position after the last byte that the consumer no longer needs. Bytes between the two are in use, except
-//! skipped ones: a piece never straddles the arena's end, and both cursors pass over the bytes that are
-//! skipped for that reason or for alignment.
+//! skipped ones. Bytes are skipped for alignment, and because a piece never straddles the arena's end. Both cursors
+//! pass over them.
 //!
 //! One pass through the arena is a *lap*. A producer with a [short lap](Space::with_short_laps) returns to
 //! the arena's start once it has used that many bytes and the consumer has released half of them. While the

@@ -141,8 +141,7 @@ impl<T> HandlerPointer<T> {
 }
 
 /// A lock that stores which process holds it. If a process forks while another thread of its parent holds
-/// the lock, the child can still take the lock, because the thread that would release it does not exist in
-/// the child. Data that the lock guards is visible to the thread that takes it.
+/// the lock, the child can still take it: the thread that would release it does not exist in the child. Data that the lock guards is visible to the thread that takes it.
 ///
 /// ```
 /// use tensortap_sync::ProcessLock;

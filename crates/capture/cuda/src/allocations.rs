@@ -137,8 +137,8 @@ impl Allocations {
         }
     }
 
-    /// The memory that a pointer gives access to, at most `most` bytes: up to the end of its block if the
-    /// program's own allocator has one there, else up to the end of its allocation.
+    /// The memory that a pointer gives access to, at most `most` bytes. It ends with the block of the program's own
+    /// allocator. Without such a block, it ends with the allocation.
     pub fn extent(&self, address: u64, device: Device, most: u64) -> Option<AddressableRange> {
         let reach = self.reach(address, device, most)?;
         let (end, is_exact) = self.block_end(address);

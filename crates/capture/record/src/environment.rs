@@ -16,7 +16,7 @@ const RANKS: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PRO
 const SIZES: [&str; 4] = ["WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"];
 
 /// The socket of the recorder. `None` if the variable is unset, the path is not absolute, or the process has
-/// more privileges than its caller, whose environment must not choose a process to share memory with.
+/// more privileges than its caller. The environment of a caller must not choose with whom such a process shares memory.
 pub fn socket() -> Option<PathBuf> {
     let path = std::env::var_os(SOCKET_VARIABLE).map(PathBuf::from)?;
     (path.is_absolute() && !has_more_rights()).then_some(path)

@@ -32,7 +32,7 @@
 //! ```
 //!
 //! ## Features
-//! `folder` adds [`Session::in_folder`] and the collector that it needs.
+//! `folder` adds `Session::in_folder` and the collector that it needs.
 //!
 //! ## Guarantees
 //! - A record is in memory that outlives the process, so the recorder gets it even if the process crashes.

@@ -31,7 +31,12 @@ pub(crate) fn check_position(arg: u16) -> Result<(), RecordError> {
 
 /// A strided view of memory, as an argument of a task.
 ///
-/// The second column, from the bottom up. Strides count elements.
+/// ```
+/// use tensortap_record::{DType, Role, Tensor};
+/// let matrix = [[1_i32, 2, 3], [4, 5, 6]];
+/// // The second column, from the bottom up. Strides count elements.
+/// let column = Tensor::of(&matrix, DType::Int32)?.view(&[2], &[-3], 4)?.arg(2).role(Role::InOut);
+/// assert_eq!(column.content_bytes(), Some(8));
 /// # Ok::<(), tensortap_record::RecordError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]

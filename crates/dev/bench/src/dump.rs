@@ -1,5 +1,5 @@
-//! The cost of recording: the throughput of large payloads compared with a plain write of as many bytes, the run time of
-//! scenes with and without a dump, and the rate of small records.
+//! The cost of recording: the throughput of large payloads, the run time of scenes, and the rate of small records.
+//! Throughput is compared with a plain write of as many bytes, run time with a run without a dump.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -228,7 +228,14 @@ fn source(text: &str, ending: &str) -> Vec<Passage> {
                     if row.starts_with("```") {
                         fenced = !fenced;
                         paragraphs.close();
+                    } else if let Some(cells) = row.strip_prefix('|').filter(|_| !fenced) {
+                        paragraphs.close();
+                        cells.split('|').map(str::trim).for_each(|cell| paragraphs.cell(number, cell));
                     } else if row.is_empty() || fenced {
+                        paragraphs.close();
+                    } else if let Some(heading) = row.strip_prefix('#') {
+                        paragraphs.close();
+                        paragraphs.add(number, heading.trim_start_matches('#'));
                         paragraphs.close();
                     } else {
                         paragraphs.add(number, list_item(row));

@@ -47,7 +47,7 @@ pub const PHRASES: &[(&str, &str)] = &[
     ("drawn anew", "redrawn"),
     ("that there is not", "that does not exist"),
     ("that there are not", "that do not exist"),
-    ("is another", "is different"),
+    ("is another |", "is different"),
     ("what it was", "name the thing"),
     ("what lay there", "uninitialized memory"),
     ("where there is none", "without it"),
@@ -191,7 +191,7 @@ fn sentence_end(text: &str) -> Option<usize> {
         if ends && !abbreviation {
             return Some(at + 1);
         }
-        previous = if letter == '`' || letter == ')' || letter == '"' { 'x' } else { letter };
+        previous = if matches!(letter, '`' | ')' | ']' | '"' | '%') { 'x' } else { letter };
     }
     None
 }

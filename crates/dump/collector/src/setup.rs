@@ -1,5 +1,5 @@
 //! Opens a dump. The region, the run information and the collector of one dump must agree on its run id, its
-//! geometry and its settings, so all of them are derived from one [`DumpSetup`].
+//! geometry and its settings. So all of them are derived from one [`DumpSetup`].
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

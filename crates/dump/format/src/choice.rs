@@ -22,8 +22,8 @@ pub enum TaskChoice {
     Named(String),
 }
 
-/// Whether a word selects a task. It may be the task's own name, one of its kernels, an enclosing scope
-/// (consecutive whole names of the path), or the end of the scope path followed by the name of task or
+/// Whether a word selects a task. It may be the task's own name, one of its kernels, or an enclosing scope
+/// (consecutive whole names of the path). It may also be the end of the scope path, followed by the name of the task or
 /// kernel.
 ///
 /// ```

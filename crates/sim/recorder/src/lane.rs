@@ -22,8 +22,8 @@ use tensortap_values::LEAF_BYTES;
 use crate::page_advice::PageAdvice;
 use crate::region::{Arena, Buffers, LaneWords, Parts, StateWords};
 
-/// Two shares of the arena: a payload larger than a quarter of it goes in pieces, and a quarter of the
-/// short lap is enough data to wake the host for.
+/// Two shares of the arena. A payload larger than a quarter of it goes in pieces. A quarter of the short lap is
+/// enough data to wake the host for.
 const SHARE: u64 = 4;
 /// Bytes of the arena that are in use while the host keeps up. They stay in a second-level cache, and the
 /// rest of the arena is not touched.

@@ -66,8 +66,8 @@ impl<'m> Memory<'m> {
     ///
     /// # Safety
     /// - All of `range` stays mapped for reading and writing during `'m`, and its provenance is exposed.
-    /// - While the [`Region`](crate::Region) opened from it or one of its recorders is in use, no other
-    ///   region is opened over the same bytes, and only the host writes to that region.
+    /// - While the [`Region`](crate::Region) opened from it is in use, also by one of its recorders, only the host
+    ///   writes to it. No other region is opened over the same bytes.
     pub unsafe fn new(range: DeviceRange) -> Self {
         let start = usize::try_from(range.addr).map_or(ptr::null_mut(), ptr::with_exposed_provenance_mut);
         Self { range, start, tensors: Tensors::OfDevice, life: PhantomData }

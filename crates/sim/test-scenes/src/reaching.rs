@@ -1,5 +1,5 @@
-//! A hidden scene with a task that does what kernels must not do: open a file, use a socket or start a program, which a
-//! confined device denies, or write to its input. All of this is harmless.
+//! A hidden scene with a task that does what kernels must not do. It opens a file, uses a socket or starts a program, which
+//! a confined device denies, or it writes to its input. All of this is harmless.
 
 use std::fs::OpenOptions;
 use std::net::TcpStream;

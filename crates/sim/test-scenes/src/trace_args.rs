@@ -1,7 +1,7 @@
 //! A hidden scene whose kernels write down the arguments that they received, to check the arguments in a dump.
 //!
-//! `trace[task][block * 3 + subtask]` is a row of words: 1, the 50 slots of `args[]`, the four numbers that slots 48 and 49
-//! point to, and for each tensor its buffer address, dtype tag, dimensions, start offset, 8 sizes and 8 strides. A row of
+//! `trace[task][block * 3 + subtask]` is a row of words: 1, the 50 slots of `args[]`, and the four numbers that slots 48 and
+//! 49 point to. For each tensor follow its buffer address, dtype tag, dimensions, start offset, 8 sizes and 8 strides. A row of
 //! zeros means that there was no such dispatch.
 
 use half::{bf16, f16};

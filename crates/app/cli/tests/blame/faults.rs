@@ -182,7 +182,7 @@ impl ExpectedCulprit {
 
 /// The first task of a kernel, by dispatch time, whose output a fault changes.
 ///
-/// That is its first task, except for two kinds of fault: a row with a single element has no neighbor to
+/// That is its first task, except for two kinds of fault. A row with a single element has no neighbor to
 /// shift from, and a rotation by nothing equals a kernel that writes nothing. Such tasks are skipped if the
 /// kernel without the fault, called here on the task's inputs, reproduces every captured byte.
 fn first_shown(dump: &Dump, scene: &dyn Scene, kernel: &KernelDef, kind: FaultKind) -> Result<u64, String> {

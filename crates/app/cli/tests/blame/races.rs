@@ -4,9 +4,9 @@
 //! The rule: a race lets the successors of one task start before that task has run, and respects every other
 //! dependency. So, by the run's captured times, exactly one task has edges to tasks that were dispatched
 //! before it completed: the *late* task. Without its outgoing edges, it is unordered with the tasks they lead
-//! to; every other pair is still ordered. A task *collided* with the late task if edges lead from the late
-//! task to it, one of both wrote a byte that the other read or wrote, and it was dispatched before the late
-//! task completed.
+//! to; every other pair is still ordered. A task *collided* with the late task if three facts hold. Edges lead
+//! from the late task to it. One of both wrote a byte that the other read or wrote. It was dispatched before the
+//! late task completed.
 //!
 //! A collision without harm must not be reported. The captured bytes show the harm:
 //!

@@ -71,8 +71,8 @@ fn packages(manifest: &toml::Table, kinds: &[&str]) -> Vec<String> {
     tables.flatten().map(package).collect()
 }
 
-/// Crates that a crate's own code is built with if it is built without others: not the optional ones, unless a crate of the
-/// result turns on the feature for them.
+/// Crates that a crate's own code is built with if it is built without others. Optional ones count only if a crate of the
+/// result turns on their feature.
 fn built_with(map: &[Crate], name: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut open = vec![(name.to_string(), Vec::<String>::new())];

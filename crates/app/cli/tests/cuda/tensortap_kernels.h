@@ -1,6 +1,5 @@
-// The kernels of tensortap, implemented a second time from their specification: the tree hash of XXH3-128
-// over leaves of 4,096 bytes, statistics of bytes, the decision which content is new, and copies of new
-// content.
+// The kernels of tensortap, implemented a second time from their specification. They compute the tree hash of
+// XXH3-128 over leaves of 4,096 bytes and statistics of bytes. They decide which content is new, and copy it.
 #pragma once
 #include <math.h>
 #include <pthread.h>

@@ -11,10 +11,13 @@ const TALLEST = 10_000_000;
 // `columns`: `[{ key, title, end, wide, about }]`; `end` right-aligns numbers. `provider.rows({ sort,
 // descending, filter, from, count })` returns `{ total, of, rows }` or a promise of it: how many rows match
 // the filter, of how many, and the requested ones. A row is a list of cells: text, or `{ text, title, node,
-// class }`, where `node` makes an element. `options`: `label` is the accessible name, `filter: false` removes
-// the filter field, `sortable: false` the sort buttons, `onopen(row, index)` is called for Enter and clicks,
-// `height` is that of the visible rows, `sorted` is the initial order `{ key, descending }`, and `onsort(key,
-// descending)` reports a new order; `key` is null for the provider's own order.
+// class }`, where `node` makes an element. `options`:
+// - `label` is the accessible name.
+// - `filter: false` removes the filter field, and `sortable: false` the sort buttons.
+// - `onopen(row, index)` is called for Enter and clicks.
+// - `height` is that of the visible rows.
+// - `sorted` is the initial order `{ key, descending }`.
+// - `onsort(key, descending)` reports a new order; `key` is null for the provider's own order.
 export function table(columns, provider, options = {}) {
   const initial = columns.findIndex((column) => column.key === options.sorted?.key);
   const state = { sort: initial < 0 ? null : initial, descending: initial >= 0 && Boolean(options.sorted.descending), filter: '', from: 0, total: 0, asked: 0, at: -1 };

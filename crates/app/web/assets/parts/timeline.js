@@ -13,9 +13,9 @@ const ROOTS = ['wrong_here', 'raced', 'fed'];
 const CLOSEST = 1e-6;
 const STEP = 0.2;
 
-// `lines`: `{ span_ns, names, labels, tracks: [{ name, start, length, of, label, task }] }`: for each slice
-// of a track its start and length in nanoseconds, its index in `names` and, if there are labels, in `labels`,
-// and the id of its task. `options`: `label`, `about(task)` returns a text for a task, `onpick(task)` is
+// `lines`: `{ span_ns, names, labels, tracks: [{ name, start, length, of, label, task }] }`. Each slice of a
+// track has its start and length in nanoseconds, its index in `names`, and the id of its task. If there are
+// labels, it also has its index in `labels`. `options`: `label`, `about(task)` returns a text for a task, `onpick(task)` is
 // called for clicks and Enter, `onview({ from, to })` for every visible range.
 export function timeline(lines, options = {}) {
   const span = Math.max(1, lines.span_ns);

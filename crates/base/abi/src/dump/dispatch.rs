@@ -10,7 +10,10 @@
 //! | 2 | slots 48 and 49 of `args[]`: addresses of the contexts |
 //! | 2 | contents of these: [`BlockContext`], [`SubtaskContext`] |
 //! | `s` / 8, rounded up | dtype tags of the scalars, a byte each, zero filled |
-//! | per tensor | its descriptor: buffer address, buffer bytes, start offset, owner task, one word of version (u32), dtype, dimensions (u8 each) and flags (u16), then sizes and strides of the dimensions in use |
+//! | per tensor | its descriptor: buffer address, buffer bytes, start offset, owner task, one packed word, sizes, strides |
+//!
+//! The packed word has the version (u32), the dtype and the number of dimensions (u8 each), and flags (u16). There are sizes
+//! and strides of the dimensions in use.
 
 use crate::{
     ARG_SLOTS, BLOCK_CONTEXT_SLOT, BlockContext, MAX_DIMS, MAX_RECORD_ARGS, MAX_SCALARS, MAX_TENSORS,

@@ -182,7 +182,7 @@ fn order(
 }
 
 /// Makes the next launch of the program wait for the last after-snapshot, if nothing else of the backend is
-/// between the two: the launch may ask to begin early, and the snapshot would let it. A fill is no launch and
+/// between the two. Otherwise the launch could begin early, because the snapshot lets its successor do so. A fill is no launch and
 /// lets nothing overlap with it.
 pub fn prevent_overlap(backend: &CudaBackend, guard: &StreamGuard, target: Target) {
     let device = guard.lets_next.and_then(|_| backend.snapshots.device(target.context));

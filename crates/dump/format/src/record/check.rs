@@ -6,7 +6,7 @@ use tensortap_abi::{
     RECORD_HAS_STATS, RecordKind, Role, TaskRecord, TensorRecord, UncapturedReason, UncapturedRecord,
 };
 
-use super::{IndexRecord, PayloadState, TOO_MANY_DIMS, kinds::edge_cause_name};
+use super::{IndexRecord, PayloadState, codec::TOO_MANY_DIMS, kinds::edge_cause_name};
 use crate::{FormatError, layout::is_indexed};
 
 /// JSON numbers are exact below this limit. Sizes, offsets and dimensions stay below it.

@@ -80,7 +80,7 @@ impl<'t> Argument<'t> {
     }
 
     /// For memory that only a word inside a value points to: that word. Such an argument is a *candidate*: the word may be
-    /// a stale pointer in an unused part of the value, so it is not known whether the kernel uses the memory.
+    /// a stale pointer in an unused part of the value. It is not known whether the kernel uses the memory.
     #[must_use]
     pub fn pointer_word(&self) -> Option<PointerWord> {
         if self.tasks.pointer_words.is_empty() || self.facts().role_known {
