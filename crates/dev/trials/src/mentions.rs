@@ -1,6 +1,7 @@
 //! Tasks that an answer names without a label: in its headline, as a suspect, or as a likely race.
 //!
-//! A hedge such as `may be wrong` still sends a reader to that task, so the oracles judge it like a label. The text
+//! A hedge such as `may be wrong` still sends a reader to that task, so the oracles judge it like a label. A task with a wrong
+//! output whose origin is not known must have a wrong output. The text
 //! of a headline is read as a person would read it: each sentence claims something about the tasks in it.
 
 use serde_json::Value;
@@ -10,6 +11,8 @@ use serde_json::Value;
 pub enum Claim {
     /// It is or may be wrong.
     Wrong,
+    /// Something that it wrote is wrong, and the error may have begun elsewhere.
+    WrongOutput,
     /// It got a wrong input from no task, or from another task than in the golden.
     Fed,
     /// It is one of the two tasks of a race.
@@ -48,6 +51,9 @@ const DECIDES_NOTHING: [&str; 9] = [
     " could decide:",
 ];
 
+/// What the headline says about a task with a wrong output if the error may have begun elsewhere. The reason follows.
+const UNKNOWN_ORIGIN: &str = "has a wrong output, but it is not known whether the error began there";
+
 /// All tasks that the document of a dump names without a label.
 pub fn all(document: &Value) -> Vec<Mention> {
     let mut mentions = Vec::new();
@@ -56,7 +62,7 @@ pub fn all(document: &Value) -> Vec<Mention> {
             mentions.push(Mention { task, claim, of_golden, words: words.to_owned() });
         }
     };
-    mention(&document["suspect"], Claim::Wrong, false, "suspect");
+    mention(&document["suspect"], Claim::WrongOutput, false, "suspect");
     for stopped in document["stopped"].as_array().into_iter().flatten() {
         mention(&stopped["task_id"], Claim::Stopped, false, "stopped");
     }
@@ -84,6 +90,11 @@ pub fn of_headline(headline: &str) -> Vec<Mention> {
             mentions.extend(claims(golden, true));
             break;
         }
+        if sentence.contains(UNKNOWN_ORIGIN) {
+            let (task, _) = sentence.split_once(UNKNOWN_ORIGIN).unwrap_or((sentence, ""));
+            mentions.extend(claims(&format!("{task}{UNKNOWN_ORIGIN}"), false));
+            break;
+        }
         if DECIDES_NOTHING.iter().any(|words| sentence.contains(words)) {
             break;
         }
@@ -95,6 +106,7 @@ pub fn of_headline(headline: &str) -> Vec<Mention> {
 /// What one sentence claims about the tasks in it.
 fn claims(sentence: &str, of_golden: bool) -> Vec<Mention> {
     let claim = [
+        (UNKNOWN_ORIGIN, Claim::WrongOutput),
         ("likely race", Claim::Raced),
         (" raced with ", Claim::Raced),
         ("was fed a wrong input", Claim::Fed),
@@ -191,6 +203,10 @@ mod tests {
                 vec![(7, Claim::Wrong, false)],
             ),
             ("task 0x7 (k) looks odd", vec![(7, Claim::Other, false)]),
+            (
+                "task 1@0x5 (k) has a wrong output, but it is not known whether the error began there: argument 0 came from task 0x4",
+                vec![(5, Claim::WrongOutput, false)],
+            ),
         ] {
             assert_eq!(named(headline), expected, "{headline}");
         }
@@ -203,6 +219,7 @@ mod tests {
             "argument 0 of task 0x4 (k) differs after the task, but content before tasks was not recorded, so it is not known whether the task wrote it; record both runs",
             "no task could be judged: task 0x2 (k): argument 1 after the task: the golden did not capture this argument",
             "no judged task is wrong; judged 9 of 18 tasks",
+            "task 0x3 (k) cannot be judged: in both recordings, nothing orders it with task 0x4 (k), which changed the same memory",
             "inherited an error from rank 2: task 0x7 (k), through task 0x3 (q)",
         ] {
             assert_eq!(named(headline), [], "{headline}");
@@ -219,7 +236,7 @@ mod tests {
         });
         let named: Vec<_> = all(&document).into_iter().map(|of| (of.task, of.claim, of.of_golden)).collect();
         let raced = [(7, Claim::Raced, false), (8, Claim::Raced, false), (10, Claim::Raced, true)];
-        assert_eq!(named[..2], [(5, Claim::Wrong, false), (6, Claim::Stopped, false)]);
+        assert_eq!(named[..2], [(5, Claim::WrongOutput, false), (6, Claim::Stopped, false)]);
         assert_eq!(named[2..], raced);
     }
 

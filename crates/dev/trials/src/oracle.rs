@@ -15,7 +15,7 @@
 //!
 //! A task is also named if the headline mentions it, if it is the suspect, or if it is one of the two tasks of a likely race.
 //! A hedge such as `may be wrong` is the same as `wrong_here`, and a likely race is a race. A task that is said to be
-//! missing or one too many must be.
+//! missing or one too many must be. A task with a wrong output whose origin is not known must have a wrong output.
 //!
 //! # What the verdict must be
 //! - A right run passes if both dumps have everything that some task left: full content, or equal hashes. Noise and errors
@@ -30,7 +30,7 @@
 //! Partners are certain if both dumps have all tasks, and both runs perform the same launches in the same
 //! order and threads or every launch has its own name. Then:
 //! - A kernel that deviated must be named if some element that it wrote is visibly outside its rule, and both
-//!   dumps have everything that it may have read, within its rule. Hashes decide if they are equal. Unequal
+//!   dumps have everything that it may have read, within its rule, and equal where it did read. Hashes decide if they are equal. Unequal
 //!   hashes decide for integers, if the argument is a declared output or was equal before. If roles are not
 //!   declared, the order of all tasks must be known: from the lanes, and between lanes from declared edges. Nothing is decidable
 //!   about tasks that run at the same time.
@@ -158,12 +158,19 @@ impl Case<'_> {
         };
         match mention.claim {
             Claim::Wrong | Claim::Other => self.is_guilty(id),
+            Claim::WrongOutput => self.is_guilty(id) || self.has_wrong_output(id),
             Claim::Fed => self.is_guilty(id) || self.reads_from_elsewhere(id),
             Claim::Raced => self.is_of_race(id),
             Claim::Extra => self.golden.task(id).is_none(),
             Claim::Missing => self.actual.task(id).is_none(),
             Claim::Stopped => false,
         }
+    }
+
+    fn has_wrong_output(&self, id: usize) -> bool {
+        let (Some(actual), Some(golden)) = (self.actual.task(id), self.golden.task(id)) else { return false };
+        let mut args = actual.args.iter().zip(&golden.args);
+        args.any(|(left, right)| (0..common(left, right)).any(|at| is_visible_error(left, right, at)))
     }
 
     fn truth_of(&self, mention: &Mention) -> String {
@@ -216,11 +223,7 @@ impl Case<'_> {
         let (Some(actual), Some(golden)) = (self.actual.task(id), self.golden.task(id)) else {
             return "it is only in this run".to_owned();
         };
-        let is_written_wrong = actual
-            .args
-            .iter()
-            .zip(&golden.args)
-            .any(|(left, right)| (0..common(left, right)).any(|at| is_visible_error(left, right, at)));
+        let is_written_wrong = self.has_wrong_output(id);
         let mut inputs = Vec::new();
         for (arg, (left, right)) in actual.args.iter().zip(&golden.args).enumerate() {
             let differs = |at: &usize| {
@@ -400,8 +403,11 @@ impl Case<'_> {
                 match self.content(actual.id, arg, false) {
                     (Content::None, _) | (_, Content::None) => false,
                     (Content::Full, Content::Full) if left.places.len() != right.places.len() => false,
-                    (Content::Full, Content::Full) => (0..left.places.len())
-                        .all(|at| !left.element.is_outside(left.before_of(at), right.before_of(at))),
+                    (Content::Full, Content::Full) => (0..left.places.len()).all(|at| {
+                        let (here, there) = (left.before_of(at), right.before_of(at));
+                        // A right kernel may amplify what is not equal.
+                        here == there || !left.read[at] && !left.element.is_outside(here, there)
+                    }),
                     _ => left.before == right.before,
                 }
             });

@@ -151,7 +151,9 @@ pub fn trial(seed: u64, only: &[String], tensortap: &Path, dir: &Path) -> Result
 /// The options of `blame` that a run needs.
 fn options(runs: &Runs) -> Vec<String> {
     let mut options = Vec::new();
-    if let Some(patterns) = &runs.plans[1].program.style.patterns {
+    let style = &runs.plans[1].program.style;
+    // Recorded groups need no names.
+    if let Some(patterns) = style.patterns.as_ref().filter(|_| style.recorded != program::Recorded::All) {
         options.extend(["--collective".to_owned(), patterns.clone()]);
     }
     if runs.absence.is_some_and(|absence| absence.is_allowed) {

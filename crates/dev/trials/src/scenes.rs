@@ -252,6 +252,8 @@ impl Case {
     fn is_true(&self, mention: &Mention) -> bool {
         match mention.claim {
             Claim::Wrong | Claim::Fed | Claim::Other => !self.is_race && self.is_damaged(mention.task),
+            // Nothing shows what tasks wrote, but some output is wrong.
+            Claim::WrongOutput => self.is_wrong,
             Claim::Raced => self.is_race && !mention.of_golden,
             Claim::Extra | Claim::Missing | Claim::Stopped => false,
         }

@@ -390,6 +390,8 @@ fn a_hedge_about_an_innocent_task_is_an_accusation() {
     for claim in [Claim::Raced, Claim::Extra, Claim::Missing, Claim::Stopped] {
         assert!(trial.is_false_mention(1, claim), "{claim:?}");
     }
+    // 2 read what 1 wrote, and 3 did not.
+    assert!(!trial.is_false_mention(2, Claim::WrongOutput) && trial.is_false_mention(3, Claim::WrongOutput));
 }
 
 #[test]

@@ -148,7 +148,8 @@ mod tests {
             (answer.tasks, answer.collective, answer.undecided),
             (vec![inherited], vec![0, 1], vec![3])
         );
-        let suspect = Mention { task: 9, claim: Claim::Wrong, of_golden: false, words: "suspect".to_owned() };
+        let suspect =
+            Mention { task: 9, claim: Claim::WrongOutput, of_golden: false, words: "suspect".to_owned() };
         assert_eq!(answer.mentions, [(1, suspect)]);
     }
 

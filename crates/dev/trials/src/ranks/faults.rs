@@ -21,7 +21,7 @@ pub enum RankFault {
     Slight,
     /// The collective leaves something else on one rank.
     Collective,
-    /// The collective leaves something else on all ranks.
+    /// The collective leaves something else on all ranks of its group.
     Whole,
     /// An optimizer is wrong.
     Optimizer,
@@ -86,7 +86,9 @@ pub fn apply(fault: RankFault, plan: &mut Plan, random: &mut fastrand::Rng) -> O
             // Something that was not written differs from rank to rank.
             let damage = if damage == Damage::Stale { Damage::All } else { damage };
             let job = *random.choice(plan.program.jobs_of(is_collective).iter())?;
-            let guilty: Vec<Place> = (0..plan.program.ranks).map(|rank| Place { job, rank }).collect();
+            let rank = random.usize(..plan.program.ranks);
+            let members = plan.program.members(plan.program.jobs[job].layer, rank);
+            let guilty: Vec<Place> = members.into_iter().map(|rank| Place { job, rank }).collect();
             plan.damages.extend(guilty.iter().map(|place| (*place, damage)));
             Some(guilty)
         }
@@ -139,8 +141,9 @@ fn others(plan: &mut Plan, random: &mut fastrand::Rng, initial: Initial) -> Opti
     let buffer = *random.choice(buffers.iter())?;
     let rank = random.usize(..plan.program.ranks);
     plan.others.push((rank, buffer));
-    let parts = (0..plan.program.buffers.len())
-        .filter(|&part| plan.program.buffers[part].initial == Initial::Part { of: buffer });
+    let parts = (0..plan.program.buffers.len()).filter(
+        |&part| matches!(plan.program.buffers[part].initial, Initial::Part { of, .. } if of == buffer),
+    );
     plan.others.extend(parts.map(|part| (rank, part)));
     Some(Vec::new())
 }

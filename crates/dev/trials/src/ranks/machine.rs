@@ -119,10 +119,12 @@ fn initial(plan: &Plan, rank: usize, buffer: usize) -> Vec<u8> {
     let elements = program.buffers[buffer].elements;
     match program.buffers[buffer].initial {
         Initial::Weights => made(seed(buffer, 0, other), elements),
-        Initial::Part { of } => {
+        Initial::Part { of, layer } => {
+            let members = program.members(layer, rank);
+            let position = members.iter().position(|member| *member == rank).expect("it is a member");
             let whole = made(seed(of, 0, other), program.buffers[of].elements);
             let bytes = elements * program.element.bytes();
-            whole[rank * bytes..][..bytes].to_vec()
+            whole[position * bytes..][..bytes].to_vec()
         }
         Initial::Samples => made(seed(buffer, rank + 1, other), elements),
         Initial::Garbage => made(hash([plan.garbage, buffer as u64, rank as u64]), elements),
@@ -216,23 +218,25 @@ fn exchanged(plan: &Plan, given: &[Vec<Vec<u8>>], at: Place, exchange: Exchange,
     let (output, _) = program.jobs[at.job].args[program.jobs[at.job].args.len() - 1];
     let part = program.buffers[output].elements;
     let value = |rank: usize, index: usize| &given[rank][0][index * size..(index + 1) * size];
+    let members = program.members(program.jobs[at.job].layer, at.rank);
+    let position = members.iter().position(|member| *member == at.rank).expect("it is a member");
     let index = match exchange {
         Exchange::AllGather => {
             let part = given[0][0].len() / size;
-            return value(index / part, index % part).to_vec();
+            return value(members[index / part], index % part).to_vec();
         }
         Exchange::AllReduce => index,
-        Exchange::ReduceScatter => at.rank * part + index,
+        Exchange::ReduceScatter => position * part + index,
     };
-    let values = (0..program.ranks).map(|rank| value(rank, index));
+    let values = members.iter().map(|&rank| value(rank, index));
     if !program.element.is_float() {
         let sum = values.fold(0, |sum: u64, value| sum.wrapping_add(program.element.integer(value)));
         return wrapped(program.element, sum);
     }
     let sum: f64 = values.map(|value| program.element.float(value)).sum();
-    let value = if program.is_mean { sum / program.ranks as f64 } else { sum };
+    let value = if program.is_mean { sum / members.len() as f64 } else { sum };
     // Every rank gets the same bits.
-    encode(program.element, value + noise(plan, Place { rank: 0, ..at }, index))
+    encode(program.element, value + noise(plan, Place { rank: members[0], ..at }, index))
 }
 
 fn apply_damage(element: Element, damage: Damage, results: &mut [Option<Vec<u8>>]) {

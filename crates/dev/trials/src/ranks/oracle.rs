@@ -11,7 +11,7 @@
 //! What headlines, suspects and likely races say about a task is judged like its label.
 //!
 //! A rank is *named* in three further ways. The task of another rank that an `inherited` task got its error from must
-//! carry an error. A collective that is wrong as a whole must be wrong on all ranks that are named. A rank that could
+//! carry an error that reaches it: through what both have read, and through collectives of their groups. A collective that is wrong as a whole must be wrong on all ranks that are named. A rank that could
 //! decide must be missing.
 //!
 //! # What the verdict must be
@@ -21,8 +21,10 @@
 //!
 //! # When the answer must be decided
 //! The first wrong task must be found if no filter leaves out tasks, both dumps of its rank exist, and they prove
-//! that its inputs are right and its output is not. The inputs of a collective are those on all ranks, so that no rank
-//! may be missing. If no task did wrong, both dumps must have all contents and roles.
+//! that its inputs are equal and its output is wrong. The inputs of a collective are those on all ranks of its group, so that
+//! no rank may be missing, and the group must be recorded if it is not all ranks. If no task did wrong, both dumps must have all contents and roles.
+
+use std::collections::BTreeSet;
 
 use tensortap_record::DumpLevel;
 
@@ -101,7 +103,9 @@ impl Case<'_> {
                     }
                 }
             }
-            let carries_error = |from: Task| self.place(from).is_some_and(|from| self.carries_error(from));
+            let carries_error = |from: Task| {
+                self.place(from).is_some_and(|from| self.carries_error(from) && self.reaches(from, place))
+            };
             if let Some(from) = labeled.from.filter(|from| !carries_error(*from)) {
                 accuse(judgment, from, &format!("the source of an error on rank {}", task.rank));
             }
@@ -146,13 +150,21 @@ impl Case<'_> {
     fn judge_mentions(&self, answer: &Answer, judgment: &mut Judgment) {
         for (rank, mention) in &answer.mentions {
             let task = Task { rank: *rank, id: mention.task };
+            let has_wrong_output = |place: Place| {
+                self.args(place).any(|(_, left, right)| {
+                    left.access.writes() && left.outside(right, true).next().is_some()
+                })
+            };
             let label = match mention.claim {
                 Claim::Wrong | Claim::Other => "wrong_here",
                 Claim::Fed => "fed",
                 // No task runs too early or stops, and both runs have the same tasks.
-                Claim::Raced | Claim::Extra | Claim::Missing | Claim::Stopped => "",
+                Claim::WrongOutput | Claim::Raced | Claim::Extra | Claim::Missing | Claim::Stopped => "",
             };
-            let is_true = self.place(task).is_some_and(|place| self.may_be(place, label));
+            let is_true = self.place(task).is_some_and(|place| match mention.claim {
+                Claim::WrongOutput => has_wrong_output(place),
+                _ => self.may_be(place, label),
+            });
             let is_judged = judgment
                 .innocents
                 .iter()
@@ -237,6 +249,32 @@ impl Case<'_> {
             left.access.reads() && left.before != right.before
                 || left.access.writes() && left.after != right.after
         })
+    }
+
+    /// Whether an error of one task can have come to another one.
+    fn reaches(&self, from: Place, to: Place) -> bool {
+        let (mut known, mut next) = (BTreeSet::new(), vec![to]);
+        while let Some(place) = next.pop() {
+            let job = &self.program.jobs[place.job];
+            let parts = match job.phase {
+                Phase::Collective(_) => self.program.members(job.layer, place.rank),
+                _ => vec![place.rank],
+            };
+            for part in parts.into_iter().map(|rank| Place { rank, ..place }) {
+                let mut wrong = self
+                    .args(part)
+                    .filter(|(_, left, right)| left.access.reads() && left.before != right.before)
+                    .peekable();
+                if wrong.peek().is_some() && part != to {
+                    known.insert(part);
+                }
+                // A task that did not write is a source only in the golden run.
+                let sources = wrong.flat_map(|(_, left, right)| [left.source, right.source]).flatten();
+                let sources = sources.map(|job| Place { job, rank: part.rank });
+                next.extend(sources.filter(|source| known.insert(*source)));
+            }
+        }
+        known.contains(&from)
     }
 
     fn truth_about(&self, place: Place) -> String {
@@ -349,10 +387,13 @@ impl Case<'_> {
 
     fn proves_guilt(&self, place: Place) -> bool {
         let is_collective = matches!(self.program.jobs[place.job].phase, Phase::Collective(_));
-        if is_collective && self.absence.is_some() || !self.has_visible_error(place) {
+        let layer = self.program.jobs[place.job].layer;
+        // Without recorded groups, the collectives of subgroups look like those of all ranks.
+        let is_unclear = self.program.is_local[layer] && !self.program.records_group(layer);
+        if is_collective && (self.absence.is_some() || is_unclear) || !self.has_visible_error(place) {
             return false;
         }
-        let mut ranks = 0..self.program.ranks;
+        let mut ranks = self.program.members(layer, place.rank).into_iter();
         match self.guilty.contains(&place) {
             true => ranks.all(|rank| {
                 rank != place.rank && !is_collective || self.has_right_inputs(Place { rank, ..place })
@@ -374,6 +415,8 @@ impl Case<'_> {
             }
             match self.content(place, arg, false) {
                 (Content::None, _) | (_, Content::None) => false,
+                // A right kernel may amplify what is not equal.
+                _ if left.access.reads() => left.before == right.before,
                 (Content::Full, Content::Full) => left.outside(right, false).next().is_none(),
                 _ => left.before == right.before,
             }

@@ -32,8 +32,8 @@ pub enum Phase {
 pub enum Initial {
     /// The same values on all ranks.
     Weights,
-    /// The rank's own part of the weights in another buffer.
-    Part { of: usize },
+    /// The rank's own part of the weights of a layer in another buffer.
+    Part { of: usize, layer: usize },
     /// Other values on each rank.
     Samples,
     /// Nothing that a task of a right program reads.
@@ -79,11 +79,26 @@ pub struct Style {
     pub scopes: bool,
     /// Whether the user must name collectives, as nothing else shows which tasks are collectives.
     pub patterns: Option<String>,
+    /// Which collectives are recorded with their group. The others are found by name.
+    pub recorded: Recorded,
+}
+
+/// Which collectives are recorded with their group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    None,
+    /// Those of subgroups.
+    Subgroups,
+    All,
 }
 
 #[derive(Clone, Debug)]
 pub struct Program {
     pub ranks: usize,
+    /// By rank: its subgroup. All subgroups have the same size.
+    pub groups: Vec<usize>,
+    /// By layer: whether its collectives are of subgroups and not of all ranks.
+    pub is_local: Vec<bool>,
     pub steps: usize,
     pub element: Element,
     /// Whether collectives compute the mean instead of the sum.
@@ -95,6 +110,21 @@ pub struct Program {
 }
 
 impl Program {
+    /// The ranks that exchange content with a rank in a layer.
+    pub fn members(&self, layer: usize, rank: usize) -> Vec<usize> {
+        let is_local = self.is_local[layer];
+        (0..self.ranks).filter(|&other| !is_local || self.groups[other] == self.groups[rank]).collect()
+    }
+
+    /// Whether recordings show the group of the collectives of a layer.
+    pub fn records_group(&self, layer: usize) -> bool {
+        match self.style.recorded {
+            Recorded::None => false,
+            Recorded::Subgroups => self.is_local[layer],
+            Recorded::All => true,
+        }
+    }
+
     /// Whether recordings declare which arguments a kernel has. Layers that share a kernel may use another number of
     /// arguments.
     pub fn declares(&self, kernel: usize) -> bool {
@@ -151,8 +181,16 @@ pub fn program(random: &mut fastrand::Rng, needs: Needs) -> Program {
     let elements = [Element::F32, Element::F32, Element::F64, Element::I32];
     let floats = if needs.floats { &elements[..3] } else { &elements[..] };
     let (is_known, patterns) = (random.u8(..3) > 0, random.bool());
+    let groups = subgroups(ranks, needs, random);
+    let recorded = match random.u8(..6) {
+        0..=2 => Recorded::None,
+        3 => Recorded::Subgroups,
+        _ => Recorded::All,
+    };
     let program = Program {
         ranks,
+        groups,
+        is_local: Vec::new(),
         steps: random.usize(1..=3),
         element: *random.choice(floats.iter()).expect("not empty"),
         is_mean: needs.amplifies || random.bool(),
@@ -162,6 +200,7 @@ pub fn program(random: &mut fastrand::Rng, needs: Needs) -> Program {
             queues: random.u8(..3) == 0,
             scopes: random.bool(),
             patterns: (!is_known || patterns && random.u8(..4) == 0).then(String::new),
+            recorded,
         },
         buffers: Vec::new(),
         kernels: Vec::new(),
@@ -186,6 +225,19 @@ pub fn program(random: &mut fastrand::Rng, needs: Needs) -> Program {
         generator.step(step, &kernels);
     }
     generator.program
+}
+
+/// The subgroup of each rank. Most programs have only one.
+fn subgroups(ranks: usize, needs: Needs, random: &mut fastrand::Rng) -> Vec<usize> {
+    let sizes: Vec<usize> = (2..=ranks / 2).filter(|size| ranks.is_multiple_of(*size)).collect();
+    match random.choice(sizes.iter()) {
+        Some(size) if !needs.amplifies && random.u8(..5) < 2 => {
+            // Neighbors, or every other rank.
+            let is_near = random.bool();
+            (0..ranks).map(|rank| if is_near { rank / size } else { rank % (ranks / size) }).collect()
+        }
+        _ => vec![0; ranks],
+    }
 }
 
 /// The kernels of each layer, and that of the loss.
@@ -214,15 +266,18 @@ impl Generator<'_> {
         let is_sharded = self.random.u8(..3) == 0;
         let in_place = !is_sharded && self.random.u8(..3) == 0;
         let has_momentum = self.random.u8(..3) == 0;
-        for _ in 0..self.random.usize(1..=3) {
+        for layer in 0..self.random.usize(1..=3) {
+            let is_local = self.program.groups.iter().any(|group| *group > 0) && self.random.u8(..4) > 0;
+            self.program.is_local.push(is_local);
+            let members = self.program.members(layer, 0).len();
             let elements = size(self.random);
             let weights = self.buffer(elements, Initial::Weights);
             let activation = self.buffer(elements, Initial::Garbage);
             let delta = self.buffer(elements, Initial::Garbage);
             let gradient = self.buffer(elements, Initial::Garbage);
-            let reduced = if is_sharded { elements / ranks } else { elements };
+            let reduced = if is_sharded { elements / members } else { elements };
             let sum = if in_place { gradient } else { self.buffer(reduced, Initial::Garbage) };
-            let part = is_sharded.then(|| self.buffer(reduced, Initial::Part { of: weights }));
+            let part = is_sharded.then(|| self.buffer(reduced, Initial::Part { of: weights, layer }));
             let momentum = has_momentum.then(|| self.buffer(reduced, Initial::Weights));
             self.layers.push(Layer { weights, activation, delta, gradient, sum, part, momentum });
         }

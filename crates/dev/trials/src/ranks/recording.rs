@@ -5,12 +5,13 @@ use std::path::Path;
 
 use serde_json::json;
 use tensortap_record::{
-    ArgKind, DumpLevel, DumpStage, EdgeCause, FolderOptions, KernelId, KernelInfo, Operation, Outcome,
-    QueueId, RecordError, Role, ScopeId, Session, StepId, StringId, Task, TaskInfo, Tensor, ThreadRecorder,
+    ArgKind, CollectiveKind, DumpLevel, DumpStage, EdgeCause, FolderOptions, KernelId, KernelInfo, Operation,
+    Outcome, QueueId, RecordError, Role, ScopeId, Session, StepId, StringId, Task, TaskInfo, Tensor,
+    ThreadRecorder,
 };
 
 use super::machine::ArgTrace;
-use super::program::{Job, Phase, Program};
+use super::program::{Exchange, Job, Phase, Program};
 use crate::program::Access;
 use crate::recording::{Capture, Content, dtype};
 
@@ -32,6 +33,9 @@ impl Facts {
 /// The dump of one rank, while it is recorded.
 struct Recording<'p> {
     program: &'p Program,
+    rank: usize,
+    /// How many collectives of all ranks, and of the subgroup, have been recorded.
+    sequences: [u64; 2],
     level: DumpLevel,
     recorder: ThreadRecorder,
     kernels: Vec<KernelId>,
@@ -57,7 +61,7 @@ pub fn record(
     options.geometry.lanes = 4;
     options.geometry.arena_bytes = arena_bytes.next_multiple_of(4096);
     let session = Session::in_folder(&run.join(format!("rank-{rank}")), &options)?;
-    let mut recording = Recording::new(program, level, session.named_thread("main")?, traces)?;
+    let mut recording = Recording::new((program, rank), level, session.named_thread("main")?, traces)?;
     for (number, (job, args)) in program.jobs.iter().zip(traces).enumerate() {
         recording.task(number, job, args)?;
     }
@@ -75,7 +79,7 @@ pub fn list_processes(ranks: usize, run: &Path) -> Result<(), String> {
 
 impl<'p> Recording<'p> {
     fn new(
-        program: &'p Program,
+        (program, rank): (&'p Program, usize),
         level: DumpLevel,
         mut recorder: ThreadRecorder,
         traces: &[Vec<ArgTrace>],
@@ -100,7 +104,20 @@ impl<'p> Recording<'p> {
             memory[arg.buffer].copy_from_slice(&arg.before);
         }
         let (last, facts) = (None, Facts::default());
-        Ok(Recording { program, level, recorder, kernels, steps, scopes, queues, memory, last, facts })
+        Ok(Recording {
+            program,
+            rank,
+            sequences: [0; 2],
+            level,
+            recorder,
+            kernels,
+            steps,
+            scopes,
+            queues,
+            memory,
+            last,
+            facts,
+        })
     }
 
     fn task(&mut self, number: usize, job: &Job, args: &[ArgTrace]) -> Result<(), RecordError> {
@@ -119,6 +136,7 @@ impl<'p> Recording<'p> {
         };
         let mut task = self.recorder.begin(&info)?;
         self.facts.ids.push(task.id());
+        self.collective(job, &task)?;
         self.order(task.id(), is_collective)?;
         self.tensors(number, job, args, &mut task, false)?;
         for arg in args {
@@ -126,6 +144,26 @@ impl<'p> Recording<'p> {
         }
         self.tensors(number, job, args, &mut task, true)?;
         self.recorder.end(&mut task).map(drop)
+    }
+
+    /// Records the group of a collective, and its number in the group.
+    fn collective(&mut self, job: &Job, task: &Task) -> Result<(), RecordError> {
+        let Phase::Collective(exchange) = job.phase else { return Ok(()) };
+        if !self.program.records_group(job.layer) {
+            return Ok(());
+        }
+        let is_local = self.program.is_local[job.layer];
+        let group =
+            if is_local { format!("group {}", self.program.groups[self.rank]) } else { "all".to_owned() };
+        let sequence = &mut self.sequences[usize::from(is_local)];
+        *sequence += 1;
+        let kind = match exchange {
+            Exchange::AllReduce => CollectiveKind::AllReduce,
+            Exchange::ReduceScatter => CollectiveKind::ReduceScatter,
+            Exchange::AllGather => CollectiveKind::AllGather,
+        };
+        let group = self.recorder.string(&group)?;
+        self.recorder.collective(task, group, *sequence, kind).map(drop)
     }
 
     /// Records that a task waits for the one before it, if there are several queues.

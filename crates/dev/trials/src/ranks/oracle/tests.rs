@@ -2,7 +2,7 @@
 
 use super::super::answer::Labeled;
 use super::super::machine::{Damage, Plan, execute};
-use super::super::program::{Buffer, Exchange, Initial, Job, Kernel, Style};
+use super::super::program::{Buffer, Exchange, Initial, Job, Kernel, Recorded, Style};
 use super::*;
 use crate::mentions::Mention;
 use crate::program::Element;
@@ -29,10 +29,18 @@ fn program() -> Program {
         name: None,
     };
     let kernel = |name: &str| Kernel { name: name.to_owned(), salt: 5, gain: 1.0 };
-    let style =
-        Style { roles_known: true, declares_args: true, queues: false, scopes: false, patterns: None };
+    let style = Style {
+        roles_known: true,
+        declares_args: true,
+        queues: false,
+        scopes: false,
+        patterns: None,
+        recorded: Recorded::All,
+    };
     Program {
         ranks: RANKS,
+        groups: vec![0; RANKS],
+        is_local: vec![false],
         steps: 1,
         element: Element::F32,
         is_mean: false,
@@ -341,13 +349,58 @@ fn a_rank_must_not_suspect_an_innocent_task() {
         trial.judge(&Answer { mentions: vec![(rank, mention)], ..answer("fail", &[]) }).innocents.len()
     };
     assert_eq!(suspects(1, BACKWARD, Claim::Wrong), 0);
+    assert_eq!(suspects(0, OPTIMIZER, Claim::WrongOutput), 0, "it inherits");
     for (rank, job, claim) in [
         (0, BACKWARD, Claim::Wrong),
         (1, COLLECTIVE, Claim::Wrong),
         (0, OPTIMIZER, Claim::Fed),
+        (0, BACKWARD, Claim::WrongOutput),
         (1, BACKWARD, Claim::Raced),
         (1, BACKWARD, Claim::Stopped),
     ] {
         assert_eq!(suspects(rank, job, claim), 1, "{rank}, {job}, {claim:?}");
     }
+}
+
+/// Rank 0 is alone, ranks 1 and 2 are a group.
+fn program_with_groups() -> Program {
+    Program { groups: vec![0, 1, 1], is_local: vec![true], ..program() }
+}
+
+#[test]
+fn an_error_is_not_inherited_from_another_group() {
+    let guilty = [0, 1].map(|rank| Place { job: BACKWARD, rank }).to_vec();
+    let trial = Trial::of(program_with_groups(), RankFault::Both, guilty, Vec::new());
+    for (to, from, is_right) in [(2, 1, true), (2, 0, false), (1, 0, false), (0, 0, true)] {
+        let mut inherited = answer("fail", &[(to, COLLECTIVE, "inherited")]);
+        inherited.tasks[0].from = Some(task(from, BACKWARD));
+        assert_eq!(trial.judge(&inherited).innocents.is_empty(), is_right, "{to} from {from}");
+        inherited.tasks[0].task = task(to, OPTIMIZER);
+        assert_eq!(trial.judge(&inherited).innocents.is_empty(), is_right, "{to} from {from}");
+    }
+    let both = answer("fail", &[(0, BACKWARD, "wrong_here"), (1, BACKWARD, "wrong_here")]);
+    assert!(is_accepted(&trial.judge(&both)));
+}
+
+#[test]
+fn the_collective_of_a_subgroup_is_decidable_only_if_its_group_is_recorded() {
+    let guilty = vec![Place { job: COLLECTIVE, rank: 1 }];
+    for (recorded, is_decidable) in
+        [(Recorded::All, true), (Recorded::Subgroups, true), (Recorded::None, false)]
+    {
+        let mut program = program_with_groups();
+        program.style.recorded = recorded;
+        let trial = Trial::of(program, RankFault::Collective, guilty.clone(), Vec::new());
+        // The inputs of other groups do not matter.
+        let trial = trial.captured(0, (COLLECTIVE, 0, false), Content::None);
+        assert_eq!(trial.judge(&answer("fail", &[])).is_decidable, is_decidable, "{recorded:?}");
+    }
+}
+
+#[test]
+fn members_of_a_group_sum_only_their_own_inputs() {
+    let trial = Trial::of(program_with_groups(), RankFault::None, Vec::new(), Vec::new());
+    let sums: Vec<&Vec<u8>> = (0..RANKS).map(|rank| &trial.traces[1][rank][COLLECTIVE][1].after).collect();
+    assert!(sums[1] == sums[2] && sums[0] != sums[1]);
+    assert_eq!(sums[0], &trial.traces[1][0][COLLECTIVE][0].before);
 }
