@@ -21,6 +21,8 @@ struct KnownRoles {
     folder: PathBuf,
     /// The queue of the next tasks.
     queue: QueueId,
+    /// What the program declares about its edges.
+    cause: EdgeCause,
 }
 
 impl KnownRoles {
@@ -29,7 +31,14 @@ impl KnownRoles {
         let session = Session::in_folder(folder, &options).unwrap();
         let recorder = session.named_thread("main").unwrap();
         let memory = (0..buffers).map(|_| vec![0.0; N].into()).collect();
-        KnownRoles { session, recorder, memory, folder: folder.to_owned(), queue: QueueId::NONE }
+        KnownRoles {
+            session,
+            recorder,
+            memory,
+            folder: folder.to_owned(),
+            queue: QueueId::NONE,
+            cause: EdgeCause::Explicit,
+        }
     }
 
     /// Runs a task that reads whole buffers and writes the first elements of another one.
@@ -43,7 +52,7 @@ impl KnownRoles {
         let kernel = self.recorder.kernel(kernel).unwrap();
         let mut task = self.recorder.begin(&TaskInfo { queue: self.queue, ..TaskInfo::of(kernel) }).unwrap();
         for &wait in waits {
-            self.recorder.edge(wait, task.id(), EdgeCause::Explicit, 0).unwrap();
+            self.recorder.edge(wait, task.id(), self.cause, 0).unwrap();
         }
         for (arg, &buffer) in (0..).zip(reads) {
             let tensor = Tensor::of(&self.memory[buffer][..], DType::Float32).unwrap();
@@ -138,8 +147,9 @@ fn a_wrong_task_is_named_although_its_input_has_no_recorded_writer() {
 }
 
 /// `one` writes p, `two` writes q, `sum` adds them, `last` doubles the sum. The program declares only some of the edges.
-fn edges(folder: &Path, declared: u32, wrong: Option<&str>) -> PathBuf {
+fn edges(folder: &Path, (declared, cause): (u32, EdgeCause), wrong: Option<&str>) -> PathBuf {
     let mut program = KnownRoles::new(folder, DumpFilter::ALL, 5);
+    program.cause = cause;
     let [x, p, q, sum, last] = [0, 1, 2, 3, 4];
     program.memory[x].iter_mut().zip(1_u8..).for_each(|(value, at)| *value = at.into());
     let off = move |kernel: &str, at: usize| if wrong == Some(kernel) && at == 3 { 100.0 } else { 0.0 };
@@ -155,12 +165,17 @@ fn edges(folder: &Path, declared: u32, wrong: Option<&str>) -> PathBuf {
     program.end()
 }
 
+/// The program says only that one task waits for another, or also why.
+const CAUSES: [EdgeCause; 2] = [EdgeCause::Explicit, EdgeCause::ReadAfterWrite];
+
 #[test]
 fn a_program_that_declares_only_some_edges_gets_the_same_answer() {
-    for declared in 0..8 {
+    for (declared, cause) in (0..8).flat_map(|declared| CAUSES.map(|cause| (declared, cause))) {
         for kernel in ["one", "two", "sum", "last"] {
-            let (document, text) =
-                blamed_runs(|dir| edges(dir, declared, Some(kernel)), |dir| edges(dir, declared, None));
+            let (document, text) = blamed_runs(
+                |dir| edges(dir, (declared, cause), Some(kernel)),
+                |dir| edges(dir, (declared, cause), None),
+            );
             let (named, found, _) = first(&document);
             assert_eq!((&*named, &*found), (kernel, "wrong_here"), "{declared:b}: {text}");
             let later: &[&str] = match kernel {
@@ -173,8 +188,10 @@ fn a_program_that_declares_only_some_edges_gets_the_same_answer() {
             }
         }
         // Other edges are declared in the golden.
-        let (document, text) =
-            blamed_runs(|dir| edges(dir, declared, Some("two")), |dir| edges(dir, 7 - declared, None));
+        let (document, text) = blamed_runs(
+            |dir| edges(dir, (declared, cause), Some("two")),
+            |dir| edges(dir, (7 - declared, cause), None),
+        );
         assert!(!text.contains("raced with"), "{declared:b}: {text}");
         for kernel in ["one", "sum", "last"] {
             let label = label(&document, kernel).unwrap();
