@@ -93,7 +93,8 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     let of_regions = counting_outputs(&graph, &statuses);
     counting.extend(of_regions.map(|(task, arg)| (task, arg, DumpStage::AfterCompletion)));
     let counting = Some(counting);
-    let overwriters = overwriters(recordings.0, &evidence)?;
+    let golden_times = PartnerTimes::of(&theirs, &certain.partner);
+    let overwriters = overwriters(recordings.0, &evidence, &golden_times)?;
     let lost_order = lost_order::find(recordings, &certain, &statuses, &evidence)?;
     let runs = (RecordedRun { dump, graph: &graph }, RecordedRun { dump: golden, graph: &theirs });
     // Filtered or lost tasks may have ordered others, so a race cannot be claimed.
@@ -117,7 +118,7 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
         lost_order,
         likely_races,
         overwriters,
-        golden_times: PartnerTimes::of(&theirs, &certain.partner),
+        golden_times,
         other_values,
         harmless_scalars: values::harmless_scalars((&graph, &theirs), &certain, &statuses),
         evidence: Some(evidence),
@@ -209,7 +210,11 @@ fn other_buffers(wiring: &[WiringDifference]) -> HashMap<(usize, u16), Option<u1
 }
 
 /// For inputs that no task in order explains: a task that ran out of order and whose output they hold.
-fn overwriters(run: Recording<'_>, evidence: &Evidence) -> Result<HashMap<(usize, u16), usize>, FormatError> {
+fn overwriters(
+    run: Recording<'_>,
+    evidence: &Evidence,
+    golden_times: &PartnerTimes,
+) -> Result<HashMap<(usize, u16), usize>, FormatError> {
     let mut found = HashMap::new();
     // With unknown roles, the order is known from edges and not from times.
     if run.graph.observations().is_some() {
@@ -222,7 +227,10 @@ fn overwriters(run: Recording<'_>, evidence: &Evidence) -> Result<HashMap<(usize
         let differing = evidence.differing(place, arg_index, stage);
         let is_in_order =
             |other: &usize| run.graph.last_holders(arg).iter().any(|holder| holder.task == *other);
-        for other in races.possible_overwriters(place, arg, holder).into_iter().filter(|o| !is_in_order(o)) {
+        // A task that runs at the same time in the golden may be one that this task waits for.
+        let is_usual = |other: &usize| golden_times.overlap(place, *other);
+        let others = races.possible_overwriters(place, arg, holder).into_iter();
+        for other in others.filter(|other| !is_in_order(other) && !is_usual(other)) {
             if holds_output_of(run, (arg, stage), &differing, run.graph.task(other))? {
                 found.insert((place, arg_index), other);
                 break;

@@ -277,21 +277,20 @@ impl Evidence {
         undecided.map(|reason| self.reason(reason))
     }
 
-    /// Arguments that differ at a stage because of something that happened in the run. Memory that its task left alone and
-    /// that only a word inside a value points to is shown by the tasks that wrote it.
+    /// Arguments that differ at a stage because of something that happened in the run. Memory that only a word inside a
+    /// value points to counts only where its task wrote it: other errors there are shown by the tasks that made them.
     pub fn counting(&self, graph: &TaskGraph) -> HashSet<(usize, u16, DumpStage)> {
-        let is_idle = |task: usize, arg_index: u16| {
-            let arg = graph.task(task).argument(arg_index);
-            arg.is_some_and(|arg| arg.is_candidate() && arg.is_unchanged())
+        let is_candidate = |task: usize, arg_index: u16| {
+            graph.task(task).argument(arg_index).is_some_and(|arg| arg.is_candidate())
         };
         let inputs = self.inputs.iter().filter(|((task, arg_index), input)| {
             let mut origins = input.marks.0.iter().map(|mark| mark.origin);
-            !is_idle(*task, *arg_index) && origins.any(ErrorOrigin::is_of_run)
+            !is_candidate(*task, *arg_index) && origins.any(ErrorOrigin::is_of_run)
         });
         let inputs = inputs.map(|((task, arg_index), _)| (*task, *arg_index, DumpStage::BeforeDispatch));
         let outputs = self.outputs.iter().filter(|(output, found)| {
-            let is_idle = is_idle(output.task, output.arg_index);
-            let counts = |origin: ErrorOrigin| match is_idle {
+            let is_candidate = is_candidate(output.task, output.arg_index);
+            let counts = |origin: ErrorOrigin| match is_candidate {
                 true => origin == ErrorOrigin::Written(**output),
                 false => origin.is_of_run(),
             };

@@ -172,7 +172,7 @@ impl PartnerTimes {
     }
 
     /// Whether two tasks ran at the same time in the golden.
-    fn overlap(&self, one: usize, other: usize) -> bool {
+    pub(crate) fn overlap(&self, one: usize, other: usize) -> bool {
         self.is_early(one, other) && self.is_early(other, one)
     }
 
