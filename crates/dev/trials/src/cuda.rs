@@ -17,17 +17,16 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use tensortap_record::DumpLevel;
-
 use self::layout::Layout;
 use self::script::{Script, Waits};
+use crate::device::DeviceCapture;
 use crate::faults::{self, Fault, Guilt, chosen, name_of};
 use crate::machine::{TaskTrace, Unobserved, execute_in};
 use crate::memory::{Caching, Memory};
 use crate::oracle::{Case, Run};
 use crate::program::{Action, Element, Plan, Program, View};
-use crate::recording::{Capture, Content, Facts};
-use crate::{answer, generate, recorded, story, trial::Verdict};
+use crate::recording::Facts;
+use crate::{answer, device, generate, recorded, story, trial::Verdict};
 
 const FAULTS: &[Fault] = &[
     Fault::None,
@@ -205,7 +204,7 @@ impl Runs {
     fn record(
         &self,
         plan: &Plan,
-        level: &str,
+        capture: &DeviceCapture,
         tools: &Tools<'_>,
         dir: &Path,
     ) -> Result<(Vec<TaskTrace>, Facts), String> {
@@ -221,7 +220,7 @@ impl Runs {
             .map_err(|error| error.to_string())?;
         let driver = driver::built(tools.dir)?;
         let mut command = Command::new(tools.tensortap);
-        command.args(["record", "--quiet", &format!("--dump-tensor={level}"), "--out"]).arg(dir).arg("--");
+        command.args(["record", "--quiet", "--out"]).arg(dir).args(&capture.options).arg("--");
         command.arg(driver.join("cuda")).args([name("plan"), name("result")]);
         command.env("TENSORTAP_CUPTI", driver.join("libcupti.so.13")).env_remove("CUDA_INJECTION64_PATH");
         let output = command.stdin(Stdio::null()).output().map_err(|error| format!("cannot run: {error}"))?;
@@ -230,8 +229,7 @@ impl Runs {
         }
         let result = std::fs::read_to_string(name("result")).map_err(|error| error.to_string())?;
         script::compare(&memory, &result)?;
-        let content = if level == "full" { Content::Full } else { Content::Hash };
-        let facts = recorded::facts(&traces, dir, content)?;
+        let facts = recorded::facts(&traces, dir, capture)?;
         Ok((traces, facts))
     }
 }
@@ -248,26 +246,23 @@ pub fn trial(seed: u64, only: &[String], tools: &Tools<'_>, dir: &Path) -> Resul
     let faults = chosen(FAULTS, only);
     let fault = *random.choice(faults.iter()).ok_or("CUDA programs have none of these faults")?;
     let runs = plan(&mut random, fault);
-    let levels = [(); 2].map(|()| *random.choice(["full", "full", "hash"].iter()).expect("not empty"));
+    let captures = device::captures(&mut random, &runs.golden.program);
     let [wrong, right] = ["wrong", "right"].map(|name| dir.join(name));
-    let (actual, actual_facts) = runs.record(&runs.actual, levels[0], tools, &wrong)?;
-    let (golden, golden_facts) = runs.record(&runs.golden, levels[1], tools, &right)?;
-    let capture = |level| Capture {
-        level: if level == "full" { DumpLevel::Full } else { DumpLevel::Hash },
-        ..Capture::FULL
-    };
+    let (actual, actual_facts) = runs.record(&runs.actual, &captures[0], tools, &wrong)?;
+    let (golden, golden_facts) = runs.record(&runs.golden, &captures[1], tools, &right)?;
     let case = Case {
         fault: runs.judged,
         guilt: &runs.guilt,
         style: &runs.golden.program.style,
         has_names: false,
-        actual: Run { traces: &actual, facts: &actual_facts, capture: capture(levels[0]) },
-        golden: Run { traces: &golden, facts: &golden_facts, capture: capture(levels[1]) },
+        actual: Run { traces: &actual, facts: &actual_facts, capture: captures[0].capture },
+        golden: Run { traces: &golden, facts: &golden_facts, capture: captures[1].capture },
     };
     let answer = answer::ask(tools.tensortap, &wrong, &right, seed);
     let judgment = answer.as_ref().map(|answer| case.judge(answer)).map_err(Clone::clone);
     let story = format!(
-        "  {:?}, {} garbage, padding {}, rebuilt {:?}, layouts {:?}\n{}",
+        "  {:?}\n  {:?}, {} garbage, padding {}, rebuilt {:?}, layouts {:?}\n{}",
+        captures.each_ref().map(|one| &one.options),
         runs.caching,
         if runs.actual.garbage == runs.golden.garbage { "same" } else { "other" },
         runs.actual.padding,
@@ -275,7 +270,7 @@ pub fn trial(seed: u64, only: &[String], tools: &Tools<'_>, dir: &Path) -> Resul
         runs.layouts,
         story::tell(&case, &runs.actual, answer.as_ref().ok())
     );
-    let levels = if levels[0] == levels[1] { levels[0] } else { "full, hash" };
+    let levels = device::levels(&captures);
     Ok(Verdict { cell: ("cuda", levels, name_of(fault)), is_right: runs.judged.is_right(), judgment, story })
 }
 

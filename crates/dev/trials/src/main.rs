@@ -10,6 +10,7 @@ mod answer;
 mod api;
 mod caching;
 mod cuda;
+mod device;
 mod faults;
 mod generate;
 mod kernels;

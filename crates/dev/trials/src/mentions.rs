@@ -68,15 +68,15 @@ pub fn all(document: &Value) -> Vec<Mention> {
     }
     for task in document["tasks"].as_array().into_iter().flatten() {
         let race = &task["likely_race"];
-        if race.is_null() {
+        // Without an order in both recordings, the words claim nothing.
+        let Some(words) = race["words"].as_str().filter(|words| words.contains("likely race")) else {
             continue;
-        }
-        let words = race["words"].as_str().unwrap_or("likely_race").to_owned();
+        };
         let of_golden = race["side"] == "golden";
         if !of_golden {
-            mention(&task["task_id"], Claim::Raced, false, &words);
+            mention(&task["task_id"], Claim::Raced, false, words);
         }
-        mention(&race["task_id"], Claim::Raced, of_golden, &words);
+        mention(&race["task_id"], Claim::Raced, of_golden, words);
     }
     mentions.extend(of_headline(document["headline"].as_str().unwrap_or_default()));
     mentions
@@ -230,9 +230,10 @@ mod tests {
     fn documents_name_tasks_next_to_their_headline() {
         let document = serde_json::json!({
             "headline": "no task is wrong", "suspect": "0x5", "stopped": [{"task_id": "0x6"}],
-            "tasks": [{"task_id": "0x7", "likely_race": {"task_id": "0x8", "side": "dump", "words": "w"}},
-                      {"task_id": "0x9", "likely_race": {"task_id": "0xa", "side": "golden", "words": "w"}},
-                      {"task_id": "0xb", "likely_race": null}],
+            "tasks": [{"task_id": "0x7", "likely_race": {"task_id": "0x8", "side": "dump", "words": "7 and 8 likely race"}},
+                      {"task_id": "0x9", "likely_race": {"task_id": "0xa", "side": "golden", "words": "9 and 10 likely race"}},
+                      {"task_id": "0xb", "likely_race": null},
+                      {"task_id": "0xc", "likely_race": {"task_id": "0xd", "side": "dump", "words": "nothing orders it"}}],
         });
         let named: Vec<_> = all(&document).into_iter().map(|of| (of.task, of.claim, of.of_golden)).collect();
         let raced = [(7, Claim::Raced, false), (8, Claim::Raced, false), (10, Claim::Raced, true)];

@@ -9,16 +9,16 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
-use tensortap_record::DumpLevel;
 
+use crate::device::DeviceCapture;
 use crate::faults::{self, Fault, name_of};
 use crate::kernels::host_data;
 use crate::machine::{Source, TaskTrace, Unobserved, execute_in, scalars_of};
 use crate::memory::Memory;
 use crate::oracle::{Case, Run};
 use crate::program::{Action, Deviation, Form, Kernel, Launch, Plan, Program, View};
-use crate::recording::{Capture, Content, Facts};
-use crate::{answer, generate, recorded, story, trial::Verdict};
+use crate::recording::Facts;
+use crate::{answer, device, generate, recorded, story, trial::Verdict};
 
 const FAULTS: &[Fault] = &[
     Fault::None,
@@ -162,13 +162,18 @@ fn show_whole_buffers(program: &mut Program) {
     }
 }
 
-fn record(plan: &Plan, level: &str, tools: &Tools, dir: &Path) -> Result<(Vec<TaskTrace>, Facts), String> {
+fn record(
+    plan: &Plan,
+    capture: &DeviceCapture,
+    tools: &Tools,
+    dir: &Path,
+) -> Result<(Vec<TaskTrace>, Facts), String> {
     let name = |extension: &str| dir.with_extension(extension);
     let write = |path: &Path, text: &str| std::fs::write(path, text).map_err(|error| error.to_string());
     write(&name("plan"), &document(plan).to_string())?;
     write(&name("py"), include_str!("../py/opencl.py"))?;
     let mut command = Command::new(tools.tensortap);
-    command.args(["record", "--quiet", &format!("--dump-tensor={level}"), "--out"]).arg(dir).arg("--");
+    command.args(["record", "--quiet", "--out"]).arg(dir).args(&capture.options).arg("--");
     command.arg(tools.python).args([name("py"), name("plan"), name("result")]);
     let perturb = 1 + plan.garbage % 255;
     let output = command.env("MALLOC_PERTURB_", perturb.to_string()).stdin(Stdio::null()).output();
@@ -180,8 +185,7 @@ fn record(plan: &Plan, level: &str, tools: &Tools, dir: &Path) -> Result<(Vec<Ta
     let traces = execute_in(plan, &mut memory, &mut Unobserved);
     let result: Value = recorded::read_json(&name("result"))?;
     compare(plan, &memory, &result)?;
-    let content = if level == "full" { Content::Full } else { Content::Hash };
-    let facts = recorded::facts(&traces, dir, content)?;
+    let facts = recorded::facts(&traces, dir, capture)?;
     Ok((traces, facts))
 }
 
@@ -227,26 +231,22 @@ pub fn trial(seed: u64, only: &[String], tools: &Tools, dir: &Path) -> Result<Ve
             break (golden, actual, guilt);
         }
     };
-    let levels = ["full", "full", "hash"];
-    let levels = [(); 2].map(|()| *random.choice(levels.iter()).expect("not empty"));
+    let captures = device::captures(&mut random, &golden.program);
     let [wrong, right] = ["wrong", "right"].map(|name| dir.join(name));
-    let (actual_traces, actual_facts) = record(&actual, levels[0], tools, &wrong)?;
-    let (golden_traces, golden_facts) = record(&golden, levels[1], tools, &right)?;
-    let capture = |level| Capture {
-        level: if level == "full" { DumpLevel::Full } else { DumpLevel::Hash },
-        ..Capture::FULL
-    };
+    let (actual_traces, actual_facts) = record(&actual, &captures[0], tools, &wrong)?;
+    let (golden_traces, golden_facts) = record(&golden, &captures[1], tools, &right)?;
     let case = Case {
         fault,
         guilt: &guilt,
         style: &golden.program.style,
         has_names: false,
-        actual: Run { traces: &actual_traces, facts: &actual_facts, capture: capture(levels[0]) },
-        golden: Run { traces: &golden_traces, facts: &golden_facts, capture: capture(levels[1]) },
+        actual: Run { traces: &actual_traces, facts: &actual_facts, capture: captures[0].capture },
+        golden: Run { traces: &golden_traces, facts: &golden_facts, capture: captures[1].capture },
     };
     let answer = answer::ask(tools.tensortap, &wrong, &right, seed);
     let judgment = answer.as_ref().map(|answer| case.judge(answer)).map_err(Clone::clone);
-    let story = story::tell(&case, &actual, answer.as_ref().ok());
-    let levels = if levels[0] == levels[1] { levels[0] } else { "full, hash" };
+    let options = captures.each_ref().map(|one| &one.options);
+    let story = format!("  {options:?}\n{}", story::tell(&case, &actual, answer.as_ref().ok()));
+    let levels = device::levels(&captures);
     Ok(Verdict { cell: ("opencl", levels, name_of(fault)), is_right: fault.is_right(), judgment, story })
 }

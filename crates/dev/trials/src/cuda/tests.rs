@@ -4,6 +4,7 @@ use super::*;
 use crate::api::tests::{all_facts, best_answer};
 use crate::machine::{ArgTrace, Source};
 use crate::program::Deviation;
+use crate::recording::Capture;
 
 /// The plans of right runs, one per seed.
 fn right_runs(seeds: u64) -> impl Iterator<Item = (u64, Runs)> {
