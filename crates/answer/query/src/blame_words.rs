@@ -36,9 +36,9 @@ pub fn stopped_words(blame: &Blame, stopped: &StoppedTask) -> String {
     }
 }
 
-/// Describes a likely race: `task 0x6 (gather) and task 0x5 (scale) likely race for argument 0 (y): nothing
-/// orders the two, unlike in the golden`. If the golden does not order them either, the order is unknown, and no race
-/// is claimed.
+/// Describes a missing order: `task 0x6 (gather) cannot be judged: in both recordings, nothing orders it with task 0x5
+/// (scale), which changed the same memory (argument 0 (y))`. That is no proof of a race: the program may have an order
+/// that was not recorded.
 #[must_use]
 pub fn likely_words(blame: &Blame, place: usize) -> String {
     let finding = &blame.findings[place];
@@ -56,12 +56,11 @@ pub fn likely_words(blame: &Blame, place: usize) -> String {
         );
     }
     let (task, other) = (name(blame, place), name(blame, race.other));
-    if race.is_in_both {
-        return format!(
-            "{task} cannot be judged: in both recordings, nothing orders it with {other}, which changed the same memory ({argument})"
-        );
-    }
-    format!("{task} and {other} likely race for {argument}: nothing orders the two, unlike in the golden")
+    let where_else =
+        if race.is_in_both { "in both recordings, nothing" } else { "unlike in the golden, nothing" };
+    format!(
+        "{task} cannot be judged: {where_else} orders it with {other}, which changed the same memory ({argument})"
+    )
 }
 
 /// The kernels of a task and, if known, which of them is wrong: `turn+fold+step in fold`.
