@@ -111,12 +111,19 @@ fn first_open(report: &BlameReport<'_>) -> String {
     let blame = report.blame;
     let Some((place, at)) = report.verdict.first_outside else { return String::new() };
     let record = &blame.compared_args[place][at];
-    format!(
-        "{} of {} differs after the task, but content before tasks was not recorded, so it is not known whether the task \
-         wrote it; record both runs with content before and after tasks",
-        arg_words(blame.graph.task(place), record.arg_index),
-        name(blame, place),
-    )
+    let argument =
+        format!("{} of {}", arg_words(blame.graph.task(place), record.arg_index), name(blame, place));
+    let finding = &blame.findings[place];
+    match finding.reason.as_deref().filter(|_| finding.label == Label::Unknown) {
+        Some(why) => format!(
+            "{argument} differs after the task, but it is not known whether a task wrote something wrong there: {}",
+            printable(why)
+        ),
+        None => format!(
+            "{argument} differs after the task, but content before tasks was not recorded, so it is not known whether the \
+             task wrote it; record both runs with content before and after tasks"
+        ),
+    }
 }
 
 fn crashed(blame: &Blame) -> String {

@@ -89,6 +89,7 @@ pub(super) fn blame(
         run: RunOutcome::default(),
         never_written: HashSet::new(),
         counting: None,
+        wrong_outputs: None,
         slots: HashMap::new(),
         arrays: Some(assigned),
     })

@@ -41,10 +41,13 @@ impl Blame {
         !(finding.set_aside.contains(&compared.arg_index) || is_never_written || may_be_value || left_no_mark)
     }
 
-    /// Whether it is not known if a record outside its rule counts: it shows content after a task, the dump does not show
-    /// whether the task wrote it, and the content before the task was not recorded. So it may be what the task left alone.
+    /// Whether it is not known if a record outside its rule counts: it shows content after a task, and the dump does not show
+    /// whether the task wrote it. The content before the task was not recorded, so it may be what the task left alone; or
+    /// another task may have written it.
     #[must_use]
     pub fn is_open(&self, task: usize, compared: &ComparedArg) -> bool {
+        let outputs = self.wrong_outputs.as_ref();
+        let is_undecided = outputs.is_some_and(|outputs| outputs.open.contains(&(task, compared.arg_index)));
         let lacks_before = |arg: Argument<'_>| !arg.role_known && arg.hash_before().is_none();
         let node = self.graph.task(task);
         compared.stage == DumpStage::AfterCompletion
@@ -52,7 +55,8 @@ impl Blame {
             && !self.findings[task].set_aside.contains(&compared.arg_index)
             && node.argument(compared.arg_index).is_some_and(|arg| {
                 !arg.is_scalar()
-                    && (lacks_before(arg)
+                    && (is_undecided
+                        || lacks_before(arg)
                         || self.partner_argument(task, arg.arg_index).is_some_and(lacks_before))
             })
     }

@@ -93,6 +93,7 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     let of_regions = counting_outputs(&graph, &statuses);
     counting.extend(of_regions.map(|(task, arg)| (task, arg, DumpStage::AfterCompletion)));
     let counting = Some(counting);
+    let wrong_outputs = Some(evidence.wrong_outputs());
     let golden_times = PartnerTimes::of(&theirs, &certain.partner);
     let overwriters = overwriters(recordings.0, &evidence, &golden_times)?;
     let lost_order = lost_order::find(recordings, &certain, &statuses, &evidence)?;
@@ -150,6 +151,7 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
         run: RunOutcome::default(),
         never_written,
         counting,
+        wrong_outputs,
         slots: HashMap::new(),
         arrays: None,
     })

@@ -46,6 +46,7 @@ use tensortap_scene::Scene;
 use crate::arrays::{ArrayAssignment, UnusedArray};
 use crate::compare::{self, Side, is_gone};
 use crate::error::AnalysisError;
+use crate::evidence::WrongOutputs;
 use crate::graph::TaskGraph;
 use crate::labels::{Finding, Label, Status, TaskStatus, chain, first_wrong};
 use crate::matching::Matching;
@@ -149,6 +150,8 @@ pub struct Blame {
     pub never_written: HashSet<(usize, u16)>,
     /// If the baseline is a dump: arguments with elements at a stage for which a task of the run is the reason.
     pub counting: Option<HashSet<(usize, u16, DumpStage)>>,
+    /// If the baseline is a dump: the outputs that tasks wrote wrong, or may have.
+    pub(crate) wrong_outputs: Option<WrongOutputs>,
     /// The wrong kernels of mix tasks that are `wrong_here`, by task position, if references identify them.
     pub slots: HashMap<usize, Vec<String>>,
     /// The assignment of arrays to records, if the golden is files.
@@ -229,8 +232,10 @@ impl Blame {
                 let is_unused = self.findings[*place].set_aside.contains(&c.arg_index);
                 !is_unused && !self.never_written.contains(&(*place, c.arg_index))
             };
-            let left_wrong =
-                |c: &ComparedArg| task.argument(c.arg_index).is_some_and(|arg| !arg.is_unchanged());
+            let left_wrong = |c: &ComparedArg| match &self.wrong_outputs {
+                Some(outputs) => outputs.written.contains(&(*place, c.arg_index)),
+                None => task.argument(c.arg_index).is_some_and(|arg| !arg.is_unchanged()),
+            };
             self.findings[*place].label == Label::Unknown
                 && !self.findings[*place].depends_on_ranks
                 && outside(DumpStage::AfterCompletion).any(left_wrong)

@@ -138,6 +138,7 @@ pub(super) fn blame(dump: &Dump, rerun: &Rerun, options: &BlameOptions<'_>) -> R
         run: RunOutcome::default(),
         never_written: HashSet::new(),
         counting: None,
+        wrong_outputs: None,
         slots: HashMap::new(),
         arrays: None,
         graph,

@@ -206,12 +206,23 @@ pub(crate) struct OutputEvidence {
     pub is_stale: bool,
     /// Why it is not known whether the task wrote wrong elements; the number of the reason.
     undecided: Option<u32>,
+    /// A task of the run left something else than in the golden, but it may have been another task, or not be wrong.
+    is_open: bool,
 }
 
 impl OutputEvidence {
     fn of(marks: Marks) -> OutputEvidence {
         OutputEvidence { marks, ..OutputEvidence::default() }
     }
+}
+
+/// Arguments that differ after their tasks, by task position and argument index.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WrongOutputs {
+    /// The task wrote wrong elements.
+    pub written: HashSet<(usize, u16)>,
+    /// It is not known whether the task wrote them, or whether they are wrong.
+    pub open: HashSet<(usize, u16)>,
 }
 
 /// The evidence about every argument that is outside its rule. See the [module](self).
@@ -300,6 +311,18 @@ impl Evidence {
         inputs.chain(outputs).collect()
     }
 
+    /// The arguments for which the task wrote wrong elements, and those for which that remains open.
+    pub fn wrong_outputs(&self) -> WrongOutputs {
+        let of = |is: &dyn Fn(&OutputRef, &OutputEvidence) -> bool| {
+            let found = self.outputs.iter().filter(|(output, found)| is(output, found));
+            found.map(|(output, _)| (output.task, output.arg_index)).collect()
+        };
+        WrongOutputs {
+            written: of(&|output, _| self.wrote_wrong(output.task, output.arg_index)),
+            open: of(&|_, found| found.is_open),
+        }
+    }
+
     /// The positions of an argument that differ at a stage.
     pub fn differing(&self, task: usize, arg_index: u16, stage: DumpStage) -> Spans {
         let marks = match stage {
@@ -386,6 +409,8 @@ pub(crate) struct Gatherer<'r> {
     earlier: Option<WriteMap>,
     /// When the tasks of both runs ran, if they are programs whose arguments have known roles.
     times: Option<[Races<'r>; 2]>,
+    /// Whether several threads or queues of one run have tasks.
+    has_threads: bool,
 }
 
 impl<'r> Gatherer<'r> {
@@ -402,7 +427,12 @@ impl<'r> Gatherer<'r> {
         let is_declared = |run: &Recording<'_>| run.graph.others_write && run.graph.observations().is_none();
         let times =
             [ours, golden].iter().all(is_declared).then(|| [ours, golden].map(|run| Races::of(run.graph)));
-        Gatherer { ours, golden, matching, rules, right_runs, across, evidence, earlier, times }
+        let has_threads = [ours, golden].iter().any(|run| {
+            let mut lanes = run.graph.tasks().iter().map(|task| (task.queue, task.thread));
+            let first = lanes.next();
+            lanes.any(|lane| Some(lane) != first)
+        });
+        Gatherer { ours, golden, matching, rules, right_runs, across, evidence, earlier, times, has_threads }
     }
 
     /// Visits every task in dependency order. `check_canceled` may unwind.
@@ -478,6 +508,7 @@ impl<'r> Gatherer<'r> {
                 let reason = self.evidence.number_of(MEANWHILE);
                 let is_doubted = output.marks.doubt(&shared, ErrorOrigin::Unknown(reason));
                 output.undecided = output.undecided.or(is_doubted.then_some(reason));
+                output.is_open |= is_doubted && self.evidence.gap.is_some();
             }
             self.evidence.outputs.insert(pair.output(), output);
         }
@@ -496,9 +527,13 @@ impl<'r> Gatherer<'r> {
     }
 
     /// The positions of an argument that tasks declare to write which ran at the same time, in one of the runs. Its content
-    /// before and after the task may contain what they wrote, or not.
+    /// before and after the task may contain what they wrote, or not. A task that was not captured may be one of them.
     fn written_meanwhile(&self, pair: ArgPair<'r>) -> Spans {
         let Some([ours, golden]) = &self.times else { return Spans::default() };
+        let may_lack_writers = self.evidence.gap.is_some() && self.has_threads;
+        if may_lack_writers && pair.arg.role == Role::InOut {
+            return Spans::up_to(pair.end());
+        }
         let of_run = |times: &Races<'_>, task: Task<'_>, arg| {
             let Some(own) = TensorView::of(arg).and_then(|view| pieces(&view)) else {
                 return Spans::default();

@@ -53,11 +53,18 @@ impl<'r> Gatherer<'r> {
         let is_left_alone = arg.is_unchanged() && other.is_unchanged();
         let (here, there) = (overlapped(pair.task, arg), overlapped(pair.partner, other));
         let Some(failing) = failing else {
+            let seen = self.ours.graph.observations();
+            let is_own = seen.is_none_or(|seen| seen.ambiguity(arg).is_none());
             let was_equal = *before == Status::Within && arg.hash_before() == other.hash_before();
             return Ok(match is_left_alone {
                 true => OutputEvidence::of(self.kept(pair, &all(), input)),
-                false if was_equal && here == there => OutputEvidence::of(Marks::all(pair.end(), own)),
-                false => self.undecided(pair, BY_CONTENT),
+                false if was_equal && is_own && here == there => {
+                    OutputEvidence::of(Marks::all(pair.end(), own))
+                }
+                false => {
+                    let is_open = was_equal && !is_own;
+                    OutputEvidence { is_open, ..self.undecided(pair, BY_CONTENT) }
+                }
             });
         };
         if is_left_alone {

@@ -88,10 +88,15 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
             if let Some(race) = self.overwriter(task, arg).or_else(|| self.lost_order(task, arg)) {
                 return Cause::Raced(race);
             }
-            if let Some(&other) = self.races.possible_overwriters(task, arg, Some(output)).first() {
+            let overlap = |one: usize, other: usize| {
+                self.races.started_before_end(one, other) && self.races.started_before_end(other, one)
+            };
+            let others = self.races.possible_overwriters(task, arg, Some(output));
+            let is_meanwhile = |other: &&usize| overlap(**other, task) || overlap(**other, output.task);
+            if let Some(&other) = others.iter().find(is_meanwhile) {
                 let [left, other] = [output.task, other].map(|place| self.graph.task(place).task_id);
                 return Cause::Unknown(format!(
-                    "argument {} is not what task {left:#x} left; task {other:#x} ran at the same time or since, and \
+                    "argument {} is not what task {left:#x} left; task {other:#x} ran at the same time and \
                      declares that it writes there",
                     arg.arg_index
                 ));
