@@ -13,7 +13,7 @@ pub fn tell(case: &Case<'_>, plan: &Plan, answer: Option<&Answer>) -> String {
     let style = case.style;
     let _ = writeln!(
         text,
-        "  {:?}, guilty {:?}, race {:?}, {} lanes (queues: {}, declared order: {}), edges {:?}, {} steps, allocations {}, names {}, explicit ids {}, noise {}",
+        "  {:?}, guilty {:?}, race {:?}, {} lanes (queues: {}, declared order: {}), edges {:?}, {} steps, allocations {}, names {}, explicit ids {}, noise {}, pool {}, shares {}",
         case.fault,
         named(case, &case.guilt.guilty),
         case.guilt.race.map(|(writer, reader)| named(case, &[writer, reader])),
@@ -26,6 +26,8 @@ pub fn tell(case: &Case<'_>, plan: &Plan, answer: Option<&Answer>) -> String {
         case.has_names,
         style.explicit_ids,
         plan.noise.is_some(),
+        style.is_pool,
+        style.shares,
     );
     let sides = [("wrong", &case.actual), ("right", &case.golden)];
     for (name, run) in sides {
