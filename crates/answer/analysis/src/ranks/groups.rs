@@ -5,7 +5,7 @@
 //! `all_gather` leaves as many times its input as its group has ranks. If nothing shows the group, an error of one rank is
 //! no explanation for another rank.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use tensortap_format::Argument;
 
@@ -18,44 +18,29 @@ pub(super) fn refined(
     ranks: &[RankBlame],
     operations: Vec<GroupOperation>,
 ) -> Result<Vec<GroupOperation>, String> {
-    let operations = split(ranks, &operations).unwrap_or(operations);
-    operations.into_iter().map(|operation| confirmed(ranks, operation)).collect()
+    let parts = operations.into_iter().flat_map(|operation| split(ranks, operation));
+    parts.map(|operation| confirmed(ranks, operation)).collect()
 }
 
-/// Splits operations that leave equal content on all ranks of a group by that content. `None` if the golden's content does
-/// not show groups of at least two ranks.
-pub(super) fn split(ranks: &[RankBlame], operations: &[GroupOperation]) -> Option<Vec<GroupOperation>> {
-    let mut left: BTreeMap<usize, Vec<Option<Vec<u128>>>> = BTreeMap::new();
-    for operation in operations.iter().filter(|operation| operation.has_equal_results) {
-        for (rank, of_rank) in ranks.iter().enumerate() {
-            // A rank without this operation is no member. All ranks without it are alike.
-            let output = match operation.tasks[rank] {
-                Some(task) => Some(golden_output(&of_rank.blame, task)?),
-                None => None,
-            };
-            left.entry(rank).or_default().push(output);
-        }
+/// Splits an operation that leaves equal content on all ranks of its group by that content. It stays whole if the golden's
+/// content does not show groups of at least two ranks. Each operation is split by itself: one name may stand for collectives
+/// of all ranks and of some.
+pub(super) fn split(ranks: &[RankBlame], operation: GroupOperation) -> Vec<GroupOperation> {
+    let mut classes: BTreeMap<Vec<u128>, Vec<usize>> = BTreeMap::new();
+    let members: Vec<(usize, usize)> = operation.members().filter(|_| operation.has_equal_results).collect();
+    for (rank, task) in members {
+        let Some(output) = golden_output(&ranks[rank].blame, task) else { return vec![operation] };
+        classes.entry(output).or_default().push(rank);
     }
-    let mut classes: BTreeMap<&[Option<Vec<u128>>], Vec<usize>> = BTreeMap::new();
-    for (rank, left) in &left {
-        if left.iter().any(Option::is_some) {
-            classes.entry(left).or_default().push(*rank);
-        }
+    if classes.len() < 2 || classes.values().any(|ranks| ranks.len() < 2) {
+        return vec![operation];
     }
-    let are_groups = classes.len() > 1 && classes.values().all(|ranks| ranks.len() > 1);
-    are_groups.then(|| {
-        let of_class = |operation: &GroupOperation, class: &[usize]| {
-            let member = |(rank, task): (usize, &Option<usize>)| task.filter(|_| class.contains(&rank));
-            let tasks: Vec<_> = operation.tasks.iter().enumerate().map(member).collect();
-            let basis = GroupBasis::Content;
-            tasks.iter().any(Option::is_some).then(|| GroupOperation { tasks, basis, ..operation.clone() })
-        };
-        let classes: Vec<Vec<usize>> = classes.into_values().collect();
-        operations
-            .iter()
-            .flat_map(|operation| classes.iter().filter_map(move |class| of_class(operation, class)))
-            .collect()
-    })
+    let of_class = |class: Vec<usize>| {
+        let member = |(rank, task): (usize, &Option<usize>)| task.filter(|_| class.contains(&rank));
+        let tasks = operation.tasks.iter().enumerate().map(member).collect();
+        GroupOperation { tasks, basis: GroupBasis::Content, ..operation.clone() }
+    };
+    classes.into_values().map(of_class).collect()
 }
 
 /// An operation that was found by name, with what shows that its ranks form one group.
@@ -81,23 +66,6 @@ fn confirmed(ranks: &[RankBlame], operation: GroupOperation) -> Result<GroupOper
     match first < members && (name.contains("allgather") || name.contains("reducescatter")) {
         true => Err(format!("their sizes show groups of {first} ranks, but not which ranks")),
         false => Ok(operation),
-    }
-}
-
-/// Operations of one name run in the same groups. So an operation whose content or sizes show a group confirms the others
-/// on the same ranks.
-pub(super) fn confirm_by_others(operations: &mut [GroupOperation]) {
-    let members = |one: &GroupOperation| one.members().map(|(rank, _)| rank).collect::<BTreeSet<_>>();
-    let mut shown: BTreeMap<String, BTreeSet<BTreeSet<usize>>> = BTreeMap::new();
-    for one in operations.iter().filter(|one| matches!(one.basis, GroupBasis::Content | GroupBasis::Sizes)) {
-        shown.entry(one.name.clone()).or_default().insert(members(one));
-    }
-    for one in operations.iter_mut().filter(|one| one.basis == GroupBasis::Name) {
-        let ranks = members(one);
-        let groups = shown.get(&one.name);
-        if groups.is_some_and(|groups| groups.iter().any(|group| group.is_superset(&ranks))) {
-            one.basis = GroupBasis::Content;
-        }
     }
 }
 

@@ -58,6 +58,11 @@ fn argument_state(blame: &Blame, place: usize, arg: Argument<'_>) -> InputState 
         blame.compared_args[place].iter().find(|one| one.arg_index == arg.arg_index && is_it(one.stage));
     match compared.map(|one| (one.outcome.verdict, one.outcome.reason())) {
         Some((Verdict::Within, _)) => InputState::Right,
+        Some((Verdict::Outside, _)) if may_be_only_written(blame, arg) => {
+            let why =
+                "differs, but the dump is incomplete, so it may be memory that the collective only writes";
+            InputState::Unknown(format!("argument {} before the task {why}", arg.arg_index))
+        }
         Some((Verdict::Outside, _)) => InputState::Wrong(arg.arg_index),
         Some((Verdict::Unknown, _)) | None => {
             let producers = blame.graph.producers_of(arg).iter();
@@ -69,6 +74,13 @@ fn argument_state(blame: &Blame, place: usize, arg: Argument<'_>) -> InputState 
             })
         }
     }
+}
+
+/// Whether an argument may hold anything before its task: its role is not known, the task changed it, and no recorded task
+/// wrote it before. Only a complete dump shows that the memory was never written.
+fn may_be_only_written(blame: &Blame, arg: Argument<'_>) -> bool {
+    let is_open = blame.graph.gap.is_some() && !arg.role_known && !arg.is_unchanged();
+    is_open && blame.graph.producers_of(arg).is_empty()
 }
 
 /// Whether a task left this input outside its rule.

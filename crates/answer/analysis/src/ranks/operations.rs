@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tensortap_format::Tasks;
 
-use super::groups::{confirm_by_others, refined};
+use super::groups::refined;
 use super::names::{CollectiveNames, has_equal_results};
 use super::recorded::{RecordedKeys, recorded};
 use super::{MissingRank, RankBlame, partner_of};
@@ -131,7 +131,6 @@ pub(super) fn collectives(
             }
         }
     }
-    confirm_by_others(&mut found.operations);
     found
 }
 

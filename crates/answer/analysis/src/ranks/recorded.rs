@@ -85,16 +85,13 @@ pub(super) fn recorded(ranks: &[RankBlame], missing: &[MissingRank], keys: &Reco
     }
     let away: Vec<Option<RankKeys>> =
         missing.iter().map(|rank| rank.tasks.as_ref().map(RankKeys::of)).collect();
-    let mut by_group: BTreeMap<&str, Vec<GroupOperation>> = BTreeMap::new();
     for key in all {
         let joiner = KeyJoiner { ranks, missing, away: &away, keys, key };
         match joiner.join() {
-            Ok(operation) => by_group.entry(&key.0).or_default().push(operation),
+            // Different groups must have different names. Content shows if they do not.
+            Ok(operation) => found.operations.extend(split(ranks, operation)),
             Err(reason) => found.unaligned.push(joiner.unaligned(reason)),
         }
-    }
-    for operations in by_group.into_values() {
-        found.operations.extend(split(ranks, &operations).unwrap_or(operations));
     }
     found.operations.sort_by_key(|operation| operation.step);
     found

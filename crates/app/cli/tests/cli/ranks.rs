@@ -24,6 +24,7 @@ const WRONG_STEP: u64 = 2;
 /// One bit is flipped: in the output of a task of a rank, or in the output of the collective on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
+    Forward(usize),
     Backward(usize),
     /// In the first step: an error so small that the sum of all ranks is within its rule.
     SlightBackward(usize),
@@ -58,6 +59,8 @@ struct Plan<'a> {
     are_groups_equal: bool,
     /// Whether each rank gets only its part of the sum.
     is_scattered: bool,
+    /// Whether a collective of the same name sums the forward output of all ranks in every step.
+    has_world: bool,
 }
 
 const PLAN: Plan<'_> = Plan {
@@ -74,6 +77,7 @@ const PLAN: Plan<'_> = Plan {
     are_recorded: false,
     are_groups_equal: false,
     is_scattered: false,
+    has_world: false,
 };
 
 /// Records a run into `folder/name`, one dump for each rank.
@@ -83,7 +87,8 @@ fn record(folder: &Folder, name: &str, plan: &Plan<'_>) {
     for step in 0..STEPS {
         let has = |fault: Fault| step == FAULT_STEP && plan.faults.contains(&fault);
         for (number, rank) in ranks.iter_mut().enumerate() {
-            rank.task("forward", step, (&[0, 1], 2), |given| add(given[0], given[1]), false);
+            let is_wrong = has(Fault::Forward(number));
+            rank.task("forward", step, (&[0, 1], 2), |given| add(given[0], given[1]), is_wrong);
             let is_wrong = has(Fault::Backward(number));
             let is_slight = step == 0 && plan.faults.contains(&Fault::SlightBackward(number));
             let backward = |given: &[&Buffer]| {
@@ -92,6 +97,11 @@ fn record(folder: &Folder, name: &str, plan: &Plan<'_>) {
                 made
             };
             rank.task("backward", step, (&[2], 3), backward, is_wrong);
+        }
+        if plan.has_world {
+            let world =
+                ranks.iter().map(|rank| rank.memory[2]).reduce(|one, other| add(&one, &other)).unwrap();
+            ranks.iter_mut().for_each(|rank| rank.task(plan.collective, step, (&[2], 6), |_| world, false));
         }
         let group_of = |number: usize| number / plan.group;
         let sums: Vec<Buffer> = (0..=group_of(plan.ranks - 1))
@@ -166,7 +176,7 @@ impl Rank {
             1 => 0.5 + (number * ELEMENTS + at) as f32,
             _ => 0.0,
         };
-        let memory = (0..6).map(|buffer| std::array::from_fn(|at| value(buffer, at))).collect();
+        let memory = (0..7).map(|buffer| std::array::from_fn(|at| value(buffer, at))).collect();
         Rank { session, recorder, memory, collective: None, written: ELEMENTS }
     }
 
@@ -370,6 +380,17 @@ fn the_content_of_the_golden_shows_groups_that_were_not_recorded() {
     assert_eq!(labeled(&found, NAMED), expected, "{text}");
     assert_eq!(sources(&found), [(1, 0)], "{text}");
     assert_eq!(found["collectives"]["kinds"][0]["operations"], 4, "{text}");
+}
+
+#[test]
+fn collectives_of_all_ranks_and_of_groups_may_have_the_same_name() {
+    let plan = Plan { has_world: true, faults: &[Fault::Forward(0)], ..TWO_GROUPS };
+    let (found, text) = blame(&two_runs(&plan), "");
+    assert_eq!(labeled(&found, NAMED), [(0, WRONG_STEP, "forward".to_owned())], "{text}");
+    let mut others = sources(&found);
+    others.dedup();
+    assert_eq!(others, [(1, 0), (2, 0), (3, 0)], "{text}");
+    assert_eq!(found["collectives"]["kinds"][0]["operations"], 6, "{text}");
 }
 
 #[test]
