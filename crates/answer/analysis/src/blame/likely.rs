@@ -219,14 +219,13 @@ pub(super) fn describe(
     if is_of_golden {
         let own = matching.partner[task].map_or(0, |partner| golden.graph.task(partner).task_id);
         return format!(
-            "argument {arg_index} is ambiguous in the golden: likely a race between task {own:#x} and task \
-             {id:#x}, {changed}. Nothing orders the two tasks. Record a golden in which an event or a barrier \
-             orders them"
+            "argument {arg_index} is ambiguous in the golden: nothing orders task {own:#x} with task {id:#x}, {changed}. \
+             Record a golden in which an event or a barrier orders them"
         );
     }
-    let runs = if is_in_both { " in either run" } else { "" };
+    let runs = if is_in_both { " in either run" } else { ", unlike in the golden" };
     format!(
-        "argument {arg_index} is ambiguous: likely a race with task {id:#x}, {changed}. Nothing orders the two \
-         tasks{runs}. Add an event dependency or a barrier between them"
+        "argument {arg_index} is ambiguous: nothing orders the task with task {id:#x}, {changed}{runs}. If the program \
+         has no other order, add an event dependency or a barrier"
     )
 }

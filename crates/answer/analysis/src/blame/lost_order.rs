@@ -30,7 +30,9 @@ pub(super) fn find(
         }
         TaskStatus::Unmatched(_) => false,
     };
-    if lacks_tasks(ours.dump) || !statuses.iter().any(is_outside) {
+    // A task that only the golden has may have ordered others there.
+    let lacks_order = lacks_tasks(ours.dump) || !matching.only_second.is_empty();
+    if lacks_order || !statuses.iter().any(is_outside) {
         return Ok(found);
     }
     let (partners, by_times) = (inverse(matching), ByTimes::of(ours));
@@ -142,8 +144,27 @@ impl LostOrderSearch<'_> {
             let other = self.matching.partner[other];
             other.is_some_and(|other| !golden.order().are_unordered(other, partner.place()))
         };
+        let lane = |run: Recording<'_>, place: usize| {
+            let task = run.graph.task(place);
+            (task.queue == 0).then_some(task.thread)
+        };
+        // A thread of a pool orders the tasks that it happens to get.
+        let is_by_chance = |&other: &usize| {
+            let here = (lane(self.ours, task.place()), lane(self.ours, other));
+            let there = (
+                lane(self.golden, partner.place()),
+                self.matching.partner[other].map(|other| lane(self.golden, other)),
+            );
+            here.0.is_some() && here.0 != here.1 && there.1 == Some(there.0)
+        };
         // If the order of the later task is not fully known, nothing was lost for certain.
         let is_known = |other: &usize| !seen.order().is_unknown(task.place().max(*other));
-        seen.unordered(task, arg).tasks.into_iter().filter(is_known).filter(is_ordered_there).collect()
+        seen.unordered(task, arg)
+            .tasks
+            .into_iter()
+            .filter(is_known)
+            .filter(is_ordered_there)
+            .filter(|other| !is_by_chance(other))
+            .collect()
     }
 }

@@ -238,6 +238,7 @@ impl Blame {
             };
             self.findings[*place].label == Label::Unknown
                 && !self.findings[*place].depends_on_ranks
+                && self.findings[*place].likely_race.is_none()
                 && outside(DumpStage::AfterCompletion).any(left_wrong)
                 && !outside(DumpStage::BeforeDispatch).any(came_wrong)
         };

@@ -47,7 +47,7 @@ use crate::graph::candidates::is_used;
 use crate::graph::view::pieces;
 use crate::graph::{OutputRef, TaskGraph, TensorView, WriteMap};
 use crate::labels::{ArgStatus, Races, Status, TaskStatus};
-use crate::matching::Matching;
+use crate::matching::{Matching, lacks_tasks};
 pub(crate) use content::{all_positions, failing_between, holds_output_of};
 pub(crate) use inputs::covered_by;
 pub(crate) use spans::Spans;
@@ -407,10 +407,12 @@ pub(crate) struct Gatherer<'r> {
     evidence: Evidence,
     /// The last outputs in each place, also if the memory was freed since. `None` if the dump has no allocations.
     earlier: Option<WriteMap>,
-    /// When the tasks of both runs ran, if they are programs whose arguments have known roles.
+    /// When the tasks of both runs ran, if they are programs. Used for arguments with known roles.
     times: Option<[Races<'r>; 2]>,
     /// Whether several threads or queues of one run have tasks.
     has_threads: bool,
+    /// Whether a dump lacks tasks of its run.
+    lacks_tasks: bool,
 }
 
 impl<'r> Gatherer<'r> {
@@ -424,7 +426,7 @@ impl<'r> Gatherer<'r> {
         let evidence = Evidence { gap: ours.graph.gap.clone().or(their_gap), ..Evidence::default() };
         let has_allocations = ours.graph.observations().is_some() && !ours.graph.tasks().renewed().is_empty();
         let earlier = has_allocations.then(|| WriteMap::of(ours.graph.tasks().argument_count()));
-        let is_declared = |run: &Recording<'_>| run.graph.others_write && run.graph.observations().is_none();
+        let is_declared = |run: &Recording<'_>| run.graph.others_write;
         let times =
             [ours, golden].iter().all(is_declared).then(|| [ours, golden].map(|run| Races::of(run.graph)));
         let has_threads = [ours, golden].iter().any(|run| {
@@ -432,7 +434,20 @@ impl<'r> Gatherer<'r> {
             let first = lanes.next();
             lanes.any(|lane| Some(lane) != first)
         });
-        Gatherer { ours, golden, matching, rules, right_runs, across, evidence, earlier, times, has_threads }
+        let lacks_tasks = [ours, golden].iter().any(|run| lacks_tasks(run.graph));
+        Gatherer {
+            ours,
+            golden,
+            matching,
+            rules,
+            right_runs,
+            across,
+            evidence,
+            earlier,
+            times,
+            has_threads,
+            lacks_tasks,
+        }
     }
 
     /// Visits every task in dependency order. `check_canceled` may unwind.
@@ -508,7 +523,7 @@ impl<'r> Gatherer<'r> {
                 let reason = self.evidence.number_of(MEANWHILE);
                 let is_doubted = output.marks.doubt(&shared, ErrorOrigin::Unknown(reason));
                 output.undecided = output.undecided.or(is_doubted.then_some(reason));
-                output.is_open |= is_doubted && self.evidence.gap.is_some();
+                output.is_open |= is_doubted && self.lacks_tasks;
             }
             self.evidence.outputs.insert(pair.output(), output);
         }
@@ -529,11 +544,20 @@ impl<'r> Gatherer<'r> {
     /// The positions of an argument that tasks declare to write which ran at the same time, in one of the runs. Its content
     /// before and after the task may contain what they wrote, or not. A task that was not captured may be one of them.
     fn written_meanwhile(&self, pair: ArgPair<'r>) -> Spans {
-        let Some([ours, golden]) = &self.times else { return Spans::default() };
-        let may_lack_writers = self.evidence.gap.is_some() && self.has_threads;
-        if may_lack_writers && pair.arg.role == Role::InOut {
+        let is_ambiguous = |run: Recording<'_>, arg| {
+            run.graph.observations().is_some_and(|seen| seen.ambiguity(arg).is_some())
+        };
+        // The order of a task that only one of the dumps has is not known in the other one.
+        let is_disturbed =
+            self.lacks_tasks && (is_ambiguous(self.ours, pair.arg) || is_ambiguous(self.golden, pair.other));
+        let is_declared = pair.arg.role_known && self.times.is_some();
+        let may_lack_writers = is_declared && self.lacks_tasks && self.has_threads;
+        if is_disturbed || may_lack_writers && pair.arg.role == Role::InOut {
             return Spans::up_to(pair.end());
         }
+        let Some([ours, golden]) = self.times.as_ref().filter(|_| is_declared) else {
+            return Spans::default();
+        };
         let of_run = |times: &Races<'_>, task: Task<'_>, arg| {
             let Some(own) = TensorView::of(arg).and_then(|view| pieces(&view)) else {
                 return Spans::default();
@@ -542,7 +566,9 @@ impl<'r> Gatherer<'r> {
             let written = written.iter().filter_map(|view| Some(covered_by(&own, &pieces(view)?)));
             written.fold(Spans::default(), |all, part| all.or(&part))
         };
-        of_run(ours, pair.task, pair.arg).or(&of_run(golden, pair.partner, pair.other))
+        let (here, there) = (of_run(ours, pair.task, pair.arg), of_run(golden, pair.partner, pair.other));
+        // A task that only reads runs too early if it does so only here.
+        if pair.arg.role == Role::Input { here.and(&there) } else { here.or(&there) }
     }
 
     /// An argument that the golden did not capture. Its status before the task may follow from its producers.

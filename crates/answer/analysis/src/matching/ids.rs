@@ -56,7 +56,7 @@ pub(super) fn namesake(step: StepKey, from: &TaskGraph, task: Task<'_>, to: &Tas
 
 /// Whether a dump lacks tasks of its run, not only arguments: its filters removed tasks, a dependency or a gap in the ids
 /// shows that there were more, or the run ended early.
-pub(super) fn lacks_tasks(graph: &TaskGraph) -> bool {
+pub(crate) fn lacks_tasks(graph: &TaskGraph) -> bool {
     if graph.extent.ended_early {
         return true;
     }

@@ -40,7 +40,8 @@ use std::collections::{HashMap, HashSet};
 use tensortap_format::Tasks;
 
 use crate::graph::TaskGraph;
-use ids::{TrustedIds, lacks_tasks};
+use ids::TrustedIds;
+pub(crate) use ids::lacks_tasks;
 use pairing::{Completeness, Pairing};
 use signature::{KernelKey, MatchCriteria, StepKey};
 
