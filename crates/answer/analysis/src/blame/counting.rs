@@ -15,6 +15,7 @@ impl Blame {
     /// between two correct runs, or left no mark:
     ///
     /// - elements that no task of the run is the reason for, such as uninitialized memory, unless the task is accused;
+    /// - bytes that a task changed which nothing orders with this one;
     /// - arguments that were set aside;
     /// - memory that no task of either run wrote;
     /// - values passed by copy, which may hold addresses, and scalars of programs whose arguments have unknown
@@ -27,6 +28,9 @@ impl Blame {
         let has_reason =
             |counting: &HashSet<_>| counting.contains(&(task, compared.arg_index, compared.stage));
         if !is_accused && self.counting.as_ref().is_some_and(|counting| !has_reason(counting)) {
+            return false;
+        }
+        if self.is_ambiguous(task, compared) {
             return false;
         }
         let node = self.graph.task(task);
@@ -47,7 +51,8 @@ impl Blame {
     #[must_use]
     pub fn is_open(&self, task: usize, compared: &ComparedArg) -> bool {
         let outputs = self.wrong_outputs.as_ref();
-        let is_undecided = outputs.is_some_and(|outputs| outputs.open.contains(&(task, compared.arg_index)));
+        let is_undecided = outputs.is_some_and(|outputs| outputs.open.contains(&(task, compared.arg_index)))
+            || self.is_ambiguous(task, compared);
         let lacks_before = |arg: Argument<'_>| !arg.role_known && arg.hash_before().is_none();
         let node = self.graph.task(task);
         compared.stage == DumpStage::AfterCompletion
@@ -59,6 +64,12 @@ impl Blame {
                         || lacks_before(arg)
                         || self.partner_argument(task, arg.arg_index).is_some_and(lacks_before))
             })
+    }
+
+    /// Whether a task that nothing orders with this one changed the bytes that differ.
+    fn is_ambiguous(&self, task: usize, compared: &ComparedArg) -> bool {
+        let finding = &self.findings[task];
+        finding.likely_race.is_some() && finding.arg_index == Some(compared.arg_index)
     }
 
     /// The same argument of the golden's task.

@@ -229,8 +229,11 @@ fn overwriters(
         let differing = evidence.differing(place, arg_index, stage);
         let is_in_order =
             |other: &usize| run.graph.last_holders(arg).iter().any(|holder| holder.task == *other);
-        // A task that runs at the same time in the golden may be one that this task waits for.
-        let is_usual = |other: &usize| golden_times.overlap(place, *other);
+        // A task that runs before in the golden, or at the same time, may be one that this task waits for.
+        let is_usual = |other: &usize| {
+            golden_times.overlap(place, *other)
+                || run.graph.others_write && !golden_times.is_after(*other, place)
+        };
         let others = races.possible_overwriters(place, arg, holder).into_iter();
         for other in others.filter(|other| !is_in_order(other) && !is_usual(other)) {
             if holds_output_of(run, (arg, stage), &differing, run.graph.task(other))? {

@@ -206,6 +206,8 @@ pub(crate) struct OutputEvidence {
     pub is_stale: bool,
     /// Why it is not known whether the task wrote wrong elements; the number of the reason.
     undecided: Option<u32>,
+    /// Only hashes or statistics show the difference, so it is not known which elements differ.
+    is_by_hash: bool,
     /// A task of the run left something else than in the golden, but it may have been another task, or not be wrong.
     is_open: bool,
 }
@@ -219,7 +221,7 @@ impl OutputEvidence {
 /// Arguments that differ after their tasks, by task position and argument index.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WrongOutputs {
-    /// The task wrote wrong elements.
+    /// The task wrote wrong elements, as contents show.
     pub written: HashSet<(usize, u16)>,
     /// It is not known whether the task wrote them, or whether they are wrong.
     pub open: HashSet<(usize, u16)>,
@@ -318,7 +320,9 @@ impl Evidence {
             found.map(|(output, _)| (output.task, output.arg_index)).collect()
         };
         WrongOutputs {
-            written: of(&|output, _| self.wrote_wrong(output.task, output.arg_index)),
+            written: of(&|output, found| {
+                !found.is_by_hash && self.wrote_wrong(output.task, output.arg_index)
+            }),
             open: of(&|_, found| found.is_open),
         }
     }
@@ -523,7 +527,7 @@ impl<'r> Gatherer<'r> {
                 let reason = self.evidence.number_of(MEANWHILE);
                 let is_doubted = output.marks.doubt(&shared, ErrorOrigin::Unknown(reason));
                 output.undecided = output.undecided.or(is_doubted.then_some(reason));
-                output.is_open |= is_doubted && self.lacks_tasks;
+                output.is_open |= is_doubted;
             }
             self.evidence.outputs.insert(pair.output(), output);
         }

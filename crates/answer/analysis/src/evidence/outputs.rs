@@ -41,7 +41,9 @@ impl<'r> Gatherer<'r> {
         let was_right = *before == Status::Within || !self.ours.graph.others_write;
         let is_written = arg.role_known && (arg.role == Role::Output || !has_before && was_right);
         if is_written {
-            return Ok(OutputEvidence::of(Marks::of_spans(&failing.unwrap_or_else(all), own)));
+            let is_by_hash = failing.is_none();
+            let marks = Marks::of_spans(&failing.unwrap_or_else(all), own);
+            return Ok(OutputEvidence { is_by_hash, ..OutputEvidence::of(marks) });
         }
         if !has_before {
             return match failing {
@@ -59,7 +61,8 @@ impl<'r> Gatherer<'r> {
             return Ok(match is_left_alone {
                 true => OutputEvidence::of(self.kept(pair, &all(), input)),
                 false if was_equal && is_own && here == there => {
-                    OutputEvidence::of(Marks::all(pair.end(), own))
+                    let marks = Marks::all(pair.end(), own);
+                    OutputEvidence { is_by_hash: true, ..OutputEvidence::of(marks) }
                 }
                 false => {
                     let is_open = was_equal && !is_own;

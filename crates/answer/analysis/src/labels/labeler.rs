@@ -243,8 +243,11 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
                 return finding(Label::Unknown, Some(reason), at(&wrong));
             }
             if let Some((arg, what)) = self.first_fed(node, &outside) {
-                let is_value = arg.is_scalar() || is_value(self.graph, node, *arg);
-                if let Some(found) = self.amplified(task).filter(|_| is_value) {
+                // A value or uninitialized memory is a cause only if nothing else is.
+                let is_doubtful = arg.is_scalar()
+                    || is_value(self.graph, node, *arg)
+                    || self.inputs.uninitialized.contains(&(task, arg.arg_index));
+                if let Some(found) = self.amplified(task).filter(|_| is_doubtful) {
                     return found;
                 }
                 return finding(Label::Fed, Some(format!("argument {} is {what}", arg.arg_index)), at(arg));

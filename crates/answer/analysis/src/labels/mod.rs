@@ -176,6 +176,12 @@ impl PartnerTimes {
         self.is_early(one, other) && self.is_early(other, one)
     }
 
+    /// Whether a task ran in the golden after another one had ended.
+    pub(crate) fn is_after(&self, task: usize, other: usize) -> bool {
+        let times = |place: usize| *self.0.get(place)?;
+        times(task).zip(times(other)).is_some_and(|((started, _), (_, ended))| started >= ended)
+    }
+
     /// Whether a task started in the golden before another one had ended.
     fn is_early(&self, task: usize, other: usize) -> bool {
         let times = |place: usize| *self.0.get(place)?;
