@@ -75,9 +75,7 @@ impl OutsideRecord {
         match (self.unwritten.in_both, self.counts) {
             (UnwrittenShare::All, _) | (_, true) => evidence,
             (_, false) if self.is_open => {
-                format!(
-                    "{evidence}; the content before the task was not recorded, so the task may have left it alone"
-                )
+                format!("{evidence}; it is not known whether the task wrote what differs")
             }
             (_, false) if self.is_scalar => {
                 format!("{evidence}; a scalar does not count for the verdict by itself")

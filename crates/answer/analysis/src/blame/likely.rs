@@ -223,9 +223,9 @@ pub(super) fn describe(
              Record a golden in which an event or a barrier orders them"
         );
     }
-    let runs = if is_in_both { " in either run" } else { ", unlike in the golden" };
+    let runs = if is_in_both { "in both runs" } else { "unlike in the golden" };
     format!(
-        "argument {arg_index} is ambiguous: nothing orders the task with task {id:#x}, {changed}{runs}. If the program \
+        "argument {arg_index} is ambiguous: {runs}, nothing orders the task with task {id:#x}, {changed}. If the program \
          has no other order, add an event dependency or a barrier"
     )
 }

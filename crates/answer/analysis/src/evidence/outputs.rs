@@ -66,7 +66,13 @@ impl<'r> Gatherer<'r> {
                 }
                 false => {
                     let is_open = was_equal && !is_own;
-                    OutputEvidence { is_open, ..self.undecided(pair, BY_CONTENT) }
+                    let other = seen.and_then(|seen| seen.ambiguity(arg)?.others.first());
+                    let other = other.map(|&other| self.ours.graph.task(other).task_id);
+                    let reason = other.map_or_else(
+                        || BY_CONTENT.to_owned(),
+                        |id| format!("nothing orders the task with task {id:#x}, which may have written there; {BY_CONTENT}"),
+                    );
+                    OutputEvidence { is_open, ..self.undecided(pair, &reason) }
                 }
             });
         };

@@ -120,6 +120,7 @@ fn rank(number: usize, test: &TestRank) -> RankBlame {
         run: RunOutcome::default(),
         never_written: if test.is_incomplete { HashSet::new() } else { HashSet::from([(1, 1)]) },
         counting: None,
+        wrong_outputs: None,
         slots: HashMap::new(),
         arrays: None,
         graph,

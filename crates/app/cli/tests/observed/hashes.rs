@@ -74,7 +74,7 @@ fn an_ambiguous_change_blames_no_task_by_hash() {
     let blamed = |level| blamed_runs(|dir| halves(dir, level, 3), |dir| halves(dir, level, 2));
     let (document, text) = blamed(DumpLevel::Hash);
     let (found, reason) = label(&document, "low");
-    let words = "argument 0 is ambiguous: nothing orders it with task 0x3, which may have written there; \
+    let words = "argument 0 after the task: nothing orders the task with task 0x3, which may have written there; \
      hashes do not show which bytes differ";
     assert!(found == "unknown" && reason.starts_with(words), "{found}: {reason}");
     assert_eq!(document["first_wrong"], json!([]), "{text}");
