@@ -4,10 +4,11 @@ use std::collections::HashSet;
 
 use tensortap_abi::DumpStage;
 use tensortap_format::Argument;
+use tensortap_judge::Verdict;
 
 use super::values::is_value;
 use super::{Blame, ComparedArg};
-use crate::graph::{OriginBasis, OutputRef};
+use crate::graph::{OriginBasis, OutputRef, TaskGraph};
 use crate::labels::Label;
 
 impl Blame {
@@ -16,6 +17,7 @@ impl Blame {
     ///
     /// - elements that no task of the run is the reason for, such as uninitialized memory, unless the task is accused;
     /// - bytes that a task changed which nothing orders with this one;
+    /// - tasks of incomplete dumps of programs that received something else for an unknown reason;
     /// - arguments that were set aside;
     /// - memory that no task of either run wrote;
     /// - values passed by copy, which may hold addresses, and scalars of programs whose arguments have unknown
@@ -30,7 +32,7 @@ impl Blame {
         if !is_accused && self.counting.as_ref().is_some_and(|counting| !has_reason(counting)) {
             return false;
         }
-        if self.is_ambiguous(task, compared) {
+        if self.is_ambiguous(task, compared) || self.may_have_other_partner(task) {
             return false;
         }
         let node = self.graph.task(task);
@@ -52,9 +54,13 @@ impl Blame {
     pub fn is_open(&self, task: usize, compared: &ComparedArg) -> bool {
         let outputs = self.wrong_outputs.as_ref();
         let is_undecided = outputs.is_some_and(|outputs| outputs.open.contains(&(task, compared.arg_index)))
-            || self.is_ambiguous(task, compared);
+            || self.is_ambiguous(task, compared)
+            || self.may_have_other_partner(task);
         let lacks_before = |arg: Argument<'_>| !arg.role_known && arg.hash_before().is_none();
         let node = self.graph.task(task);
+        if self.is_unknown_result(task, compared) {
+            return true;
+        }
         compared.stage == DumpStage::AfterCompletion
             && !self.counts(task, compared)
             && !self.findings[task].set_aside.contains(&compared.arg_index)
@@ -70,6 +76,30 @@ impl Blame {
     fn is_ambiguous(&self, task: usize, compared: &ComparedArg) -> bool {
         let finding = &self.findings[task];
         finding.likely_race.is_some() && finding.arg_index == Some(compared.arg_index)
+    }
+
+    /// Whether the host read something that differs, and it is not known why. What the host reads is a result of the run.
+    fn is_unknown_result(&self, task: usize, compared: &ComparedArg) -> bool {
+        let node = self.graph.task(task);
+        let is_read = |arg: Argument<'_>| arg.role_known && !arg.role.writes() && !arg.is_scalar();
+        self.graph.others_write
+            && self.findings[task].label == Label::Unknown
+            && node.kernel_names().is_empty()
+            && node.arguments().all(is_read)
+            && !self.counts(task, compared)
+    }
+
+    /// Whether a task of a program received something else than its partner, and nothing shows why because a dump is
+    /// incomplete. Threads number their tasks as they come, so the partner may be that of another task.
+    fn may_have_other_partner(&self, task: usize) -> bool {
+        let is_incomplete = |graph: &TaskGraph| graph.gap.is_some();
+        let is_outside = |record: &ComparedArg| {
+            record.stage == DumpStage::BeforeDispatch && record.outcome.verdict == Verdict::Outside
+        };
+        self.graph.others_write
+            && self.findings[task].label == Label::Unknown
+            && (is_incomplete(&self.graph) || self.golden.as_ref().is_some_and(is_incomplete))
+            && self.compared_args[task].iter().any(is_outside)
     }
 
     /// The same argument of the golden's task.

@@ -108,7 +108,7 @@ impl<'r> Gatherer<'r> {
             }
         }
         if written.is_empty() {
-            return Ok(self.undecided(pair, NEEDS_CONTENT));
+            return Ok(OutputEvidence { is_open: true, ..self.undecided(pair, NEEDS_CONTENT) });
         }
         let (own, rest) = (ErrorOrigin::Written(pair.output()), self.evidence.unknown(NEEDS_CONTENT));
         let mut marks = Marks::of_spans(&written, own).0;
