@@ -78,7 +78,7 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     let derived = derive(&graph, &mut statuses, &lacking, &provenance);
     let near_outputs = near_equal_of(&compared_args, DumpStage::AfterCompletion);
     near.extend(lacking.iter().filter(|&&input| is_near_equal_output(&graph, &near_outputs, input)));
-    let is_noisy = is_noisy(&compared_args);
+    let is_noisy = is_noisy(&graph, &compared_args);
     let recordings = (Recording { dump, graph: &graph }, Recording { dump: golden, graph: &theirs });
     let uninitialized = observed::uninitialized(golden, (&graph, &theirs), &certain, &statuses);
     let mut never_written = uninitialized.clone();

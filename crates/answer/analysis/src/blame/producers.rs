@@ -153,11 +153,11 @@ pub(super) fn near_equal_of(compared: &[Vec<ComparedArg>], stage: DumpStage) -> 
     compared.iter().enumerate().flat_map(of_task).collect()
 }
 
-/// Whether several tasks computed something else within their rules from equal inputs. One such task may have an error of
-/// its own.
-pub(super) fn is_noisy(compared: &[Vec<ComparedArg>]) -> bool {
+/// Whether tasks of several kernels computed something else within their rules from equal inputs. A single such kernel may
+/// have an error of its own.
+pub(super) fn is_noisy(graph: &TaskGraph, compared: &[Vec<ComparedArg>]) -> bool {
     const SEVERAL: usize = 2;
-    let is_noise = |records: &&Vec<ComparedArg>| {
+    let is_noise = |(_, records): &(usize, &Vec<ComparedArg>)| {
         let mut inputs = records.iter().filter(|record| record.stage == DumpStage::BeforeDispatch);
         let mut outputs = records.iter().filter(|record| record.stage == DumpStage::AfterCompletion);
         let is_near = |record: &ComparedArg| record.outcome.evidence != Evidence::Identical;
@@ -165,5 +165,7 @@ pub(super) fn is_noisy(compared: &[Vec<ComparedArg>]) -> bool {
             && records.iter().all(|record| record.outcome.verdict == Verdict::Within)
             && outputs.any(is_near)
     };
-    compared.iter().filter(is_noise).take(SEVERAL).count() == SEVERAL
+    let noisy = compared.iter().enumerate().filter(is_noise);
+    let kernels: HashSet<_> = noisy.map(|(place, _)| graph.task(place).func_id).collect();
+    kernels.len() >= SEVERAL
 }

@@ -56,7 +56,9 @@ impl<'r> Gatherer<'r> {
         let (here, there) = (overlapped(pair.task, arg), overlapped(pair.partner, other));
         let Some(failing) = failing else {
             let seen = self.ours.graph.observations();
-            let is_own = seen.is_none_or(|seen| seen.ambiguity(arg).is_none());
+            let there_seen = self.golden.graph.observations();
+            let is_own = seen.is_none_or(|seen| seen.ambiguity(arg).is_none())
+                && there_seen.is_none_or(|seen| seen.ambiguity(other).is_none());
             let was_equal = *before == Status::Within && arg.hash_before() == other.hash_before();
             return Ok(match is_left_alone {
                 true => OutputEvidence::of(self.kept(pair, &all(), input)),
