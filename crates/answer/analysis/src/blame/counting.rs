@@ -92,13 +92,14 @@ impl Blame {
     /// Whether a task of a program received something else than its partner, and nothing shows why because a dump is
     /// incomplete. Threads number their tasks as they come, so the partner may be that of another task.
     fn may_have_other_partner(&self, task: usize) -> bool {
-        let is_incomplete = |graph: &TaskGraph| graph.gap.is_some();
+        let any = |is: fn(&TaskGraph) -> bool| is(&self.graph) || self.golden.as_ref().is_some_and(is);
         let is_outside = |record: &ComparedArg| {
             record.stage == DumpStage::BeforeDispatch && record.outcome.verdict == Verdict::Outside
         };
         self.graph.others_write
             && self.findings[task].label == Label::Unknown
-            && (is_incomplete(&self.graph) || self.golden.as_ref().is_some_and(is_incomplete))
+            && any(|graph| graph.gap.is_some())
+            && any(TaskGraph::has_several_lanes)
             && self.compared_args[task].iter().any(is_outside)
     }
 

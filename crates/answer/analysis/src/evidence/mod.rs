@@ -433,11 +433,7 @@ impl<'r> Gatherer<'r> {
         let is_declared = |run: &Recording<'_>| run.graph.others_write;
         let times =
             [ours, golden].iter().all(is_declared).then(|| [ours, golden].map(|run| Races::of(run.graph)));
-        let has_threads = [ours, golden].iter().any(|run| {
-            let mut lanes = run.graph.tasks().iter().map(|task| (task.queue, task.thread));
-            let first = lanes.next();
-            lanes.any(|lane| Some(lane) != first)
-        });
+        let has_threads = [ours, golden].iter().any(|run| run.graph.has_several_lanes());
         let lacks_tasks = [ours, golden].iter().any(|run| lacks_tasks(run.graph));
         Gatherer {
             ours,

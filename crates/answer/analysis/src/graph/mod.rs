@@ -115,6 +115,13 @@ struct Surroundings {
 }
 
 impl TaskGraph {
+    /// Whether the captured tasks ran on several threads or queues.
+    pub(crate) fn has_several_lanes(&self) -> bool {
+        let mut lanes = self.tasks.iter().map(|task| (task.queue, task.thread));
+        let first = lanes.next();
+        lanes.any(|lane| Some(lane) != first)
+    }
+
     /// The tasks, in dependency order.
     #[must_use]
     pub fn tasks(&self) -> &Tasks {
