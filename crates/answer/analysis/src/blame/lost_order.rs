@@ -7,6 +7,7 @@ use tensortap_format::{Argument, ArgumentSnapshot, FormatError, Task};
 
 use super::observed::lacks_tasks;
 use crate::evidence::{Evidence, Recording, holds_output_of};
+use crate::graph::lane;
 use crate::labels::{Races, Status, TaskStatus};
 use crate::matching::Matching;
 use crate::observation::Order;
@@ -24,15 +25,9 @@ pub(super) fn find(
     evidence: &Evidence,
 ) -> Result<HashMap<(usize, u16), usize>, FormatError> {
     let mut found = HashMap::new();
-    let is_outside = |status: &TaskStatus| match status {
-        TaskStatus::Compared(args) => {
-            args.iter().any(|arg| [&arg.before, &arg.after].contains(&&Status::Outside))
-        }
-        TaskStatus::Unmatched(_) => false,
-    };
     // A task that only the golden has may have ordered others there.
     let lacks_order = lacks_tasks(ours.dump) || !matching.only_second.is_empty();
-    if lacks_order || !statuses.iter().any(is_outside) {
+    if lacks_order || !statuses.iter().any(TaskStatus::has_outside) {
         return Ok(found);
     }
     let (partners, by_times) = (inverse(matching), ByTimes::of(ours));
@@ -144,18 +139,15 @@ impl LostOrderSearch<'_> {
             let other = self.matching.partner[other];
             other.is_some_and(|other| !golden.order().are_unordered(other, partner.place()))
         };
-        let lane = |run: Recording<'_>, place: usize| {
-            let task = run.graph.task(place);
-            (task.queue == 0).then_some(task.thread)
+        let is_together = |run: Recording<'_>, one: usize, other: usize| {
+            lane(run.graph.task(one)) == lane(run.graph.task(other))
         };
         // A thread of a pool orders the tasks that it happens to get.
         let is_by_chance = |&other: &usize| {
-            let here = (lane(self.ours, task.place()), lane(self.ours, other));
-            let there = (
-                lane(self.golden, partner.place()),
-                self.matching.partner[other].map(|other| lane(self.golden, other)),
-            );
-            here.0.is_some() && here.0 != here.1 && there.1 == Some(there.0)
+            let there = self.matching.partner[other];
+            (task.queue, partner.queue) == (0, 0)
+                && !is_together(self.ours, task.place(), other)
+                && there.is_some_and(|there| is_together(self.golden, partner.place(), there))
         };
         // If the order of the later task is not fully known, nothing was lost for certain.
         let is_known = |other: &usize| !seen.order().is_unknown(task.place().max(*other));

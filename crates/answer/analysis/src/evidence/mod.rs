@@ -430,11 +430,6 @@ impl<'r> Gatherer<'r> {
         let evidence = Evidence { gap: ours.graph.gap.clone().or(their_gap), ..Evidence::default() };
         let has_allocations = ours.graph.observations().is_some() && !ours.graph.tasks().renewed().is_empty();
         let earlier = has_allocations.then(|| WriteMap::of(ours.graph.tasks().argument_count()));
-        let is_declared = |run: &Recording<'_>| run.graph.others_write;
-        let times =
-            [ours, golden].iter().all(is_declared).then(|| [ours, golden].map(|run| Races::of(run.graph)));
-        let has_threads = [ours, golden].iter().any(|run| run.graph.has_several_lanes());
-        let lacks_tasks = [ours, golden].iter().any(|run| lacks_tasks(run.graph));
         Gatherer {
             ours,
             golden,
@@ -444,9 +439,9 @@ impl<'r> Gatherer<'r> {
             across,
             evidence,
             earlier,
-            times,
-            has_threads,
-            lacks_tasks,
+            times: None,
+            has_threads: false,
+            lacks_tasks: false,
         }
     }
 
@@ -459,6 +454,9 @@ impl<'r> Gatherer<'r> {
         statuses: &[TaskStatus],
         check_canceled: &dyn Fn(),
     ) -> Result<Evidence, FormatError> {
+        if statuses.iter().any(TaskStatus::has_outside) {
+            self.note_concurrency();
+        }
         for task in self.ours.graph.tasks().iter() {
             let place = task.place();
             match (&statuses[place], self.matching.partner[place]) {
@@ -474,6 +472,15 @@ impl<'r> Gatherer<'r> {
             }
         }
         Ok(self.evidence)
+    }
+
+    /// Notes when tasks ran. Runs without differences do not need it.
+    fn note_concurrency(&mut self) {
+        let runs = [self.ours, self.golden];
+        let are_programs = runs.iter().all(|run| run.graph.others_write);
+        self.times = are_programs.then(|| runs.map(|run| Races::of(run.graph)));
+        self.has_threads = runs.iter().any(|run| run.graph.has_several_lanes());
+        self.lacks_tasks = runs.iter().any(|run| lacks_tasks(run.graph));
     }
 
     fn visit_pair(

@@ -114,10 +114,15 @@ struct Surroundings {
     others_write: bool,
 }
 
+/// The lane of a task, which orders its tasks: its queue, or its thread if it has none.
+pub(crate) fn lane(task: Task<'_>) -> (u32, Option<u32>) {
+    if task.queue == 0 { (0, task.thread) } else { (task.queue, None) }
+}
+
 impl TaskGraph {
     /// Whether the captured tasks ran on several threads or queues.
     pub(crate) fn has_several_lanes(&self) -> bool {
-        let mut lanes = self.tasks.iter().map(|task| (task.queue, task.thread));
+        let mut lanes = self.tasks.iter().map(lane);
         let first = lanes.next();
         lanes.any(|lane| Some(lane) != first)
     }

@@ -61,8 +61,6 @@ pub(super) struct Labeler<'a, C> {
     /// With unknown roles: the first task through which the host read something wrong. Later host writes may
     /// result from it.
     pub(super) host_read: Option<usize>,
-    /// The first task through which the host may have read something wrong.
-    pub(super) unknown_host_read: Option<usize>,
 }
 
 /// Why an input is outside its rule.
@@ -96,7 +94,6 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
             reached: Vec::new(),
             labels: Vec::new(),
             host_read: None,
-            unknown_host_read: None,
         }
     }
 
@@ -111,9 +108,8 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
                 }
                 let found = self.label(task);
                 let is_wrong = !matches!(found.label, Label::Ok | Label::Unknown);
-                if found.label != Label::Ok && self.is_host_read(task) {
-                    let place = if is_wrong { &mut self.host_read } else { &mut self.unknown_host_read };
-                    place.get_or_insert(task);
+                if is_wrong && self.host_read.is_none() && self.is_host_read(task) {
+                    self.host_read = Some(task);
                 }
                 let is_reached = is_wrong && !(found.label == Label::Masked && self.is_only_noise(task));
                 self.reached.push(is_reached || self.near_equal_error(task).is_some());

@@ -123,6 +123,14 @@ pub enum TaskStatus {
     Compared(Vec<ArgStatus>),
 }
 
+impl TaskStatus {
+    /// Whether an argument is outside its rule, before or after the task.
+    pub(crate) fn has_outside(&self) -> bool {
+        let is_outside = |arg: &ArgStatus| arg.before == Status::Outside || arg.after == Status::Outside;
+        matches!(self, TaskStatus::Compared(args) if args.iter().any(is_outside))
+    }
+}
+
 /// Evidence about inputs beyond their statuses, by task position and argument.
 #[derive(Clone, Debug, Default)]
 pub struct InputFacts {

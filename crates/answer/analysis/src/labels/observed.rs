@@ -159,8 +159,7 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
         }
         // The host can also read memory in ways that are not recorded.
         let is_right = |label: &Label| matches!(label, Label::Ok | Label::Masked);
-        let maybe_wrong =
-            self.unknown_host_read.or_else(|| self.labels.iter().position(|label| !is_right(label)));
+        let maybe_wrong = self.labels.iter().position(|label| !is_right(label));
         let why = match (maybe_wrong, &self.graph.gap) {
             (Some(earlier), _) => format!("task {:#x} before it may have given it wrong data", id(earlier)),
             (None, Some(gap)) => format!("{gap}, so it may have read something wrong before"),

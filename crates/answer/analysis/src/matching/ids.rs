@@ -12,7 +12,7 @@ use tensortap_format::{Task, TaskKey};
 
 use super::pairing::producing_pairs;
 use super::signature::{MatchCriteria, StepKey, certain_arguments, is_external};
-use crate::graph::TaskGraph;
+use crate::graph::{TaskGraph, lane};
 
 /// The ids that may be trusted.
 pub(super) enum TrustedIds {
@@ -160,7 +160,6 @@ fn has_other_lanes(
     if !(first.others_write && second.others_write) {
         return false;
     }
-    let lane = |task: Task<'_>| if task.queue == 0 { (0, task.thread) } else { (task.queue, None) };
     let (mut there, mut here) = (HashMap::new(), HashMap::new());
     pairs.into_iter().any(|(ours, theirs)| {
         let (ours, theirs) = (lane(first.task(ours)), lane(second.task(theirs)));

@@ -14,7 +14,7 @@ use super::groups::refined;
 use super::names::{CollectiveNames, has_equal_results};
 use super::recorded::{RecordedKeys, recorded};
 use super::{MissingRank, RankBlame, partner_of};
-use crate::graph::TaskGraph;
+use crate::graph::{TaskGraph, lane};
 use crate::observation::Order;
 
 /// Step and name.
@@ -248,11 +248,8 @@ impl KindJoiner<'_> {
     fn check_order(&self, rank: usize) -> Result<(), String> {
         let graph = &self.ranks[rank].blame.graph;
         let Some(places) = self.sequences[rank].get(self.kind) else { return Ok(()) };
-        let lane = |place: usize| {
-            let task = graph.task(place);
-            if task.queue == 0 { (0, task.thread) } else { (task.queue, None) }
-        };
-        let is_one_lane = places.windows(2).all(|pair| lane(pair[0]) == lane(pair[1]));
+        let lane_of = |place: usize| lane(graph.task(place));
+        let is_one_lane = places.windows(2).all(|pair| lane_of(pair[0]) == lane_of(pair[1]));
         if is_one_lane {
             return Ok(());
         }
