@@ -6,8 +6,8 @@ use tensortap_abi::DumpStage;
 use tensortap_format::{Argument, ArgumentSnapshot, FormatError, Task};
 
 use super::observed::lacks_tasks;
-use crate::evidence::{Evidence, Recording, holds_output_of};
-use crate::graph::lane;
+use crate::evidence::{Evidence, Recording, holds_content_before, holds_output_of};
+use crate::graph::{TensorView, lane};
 use crate::labels::{Races, Status, TaskStatus};
 use crate::matching::Matching;
 use crate::observation::Order;
@@ -31,7 +31,7 @@ pub(super) fn find(
         return Ok(found);
     }
     let (partners, by_times) = (inverse(matching), ByTimes::of(ours));
-    let search = LostOrderSearch { ours, golden, matching, evidence, partners, by_times };
+    let search = LostOrderSearch { ours, golden, matching, statuses, evidence, partners, by_times };
     for task in ours.graph.tasks().iter() {
         let (Some(partner), TaskStatus::Compared(args)) =
             (matching.partner[task.place()], &statuses[task.place()])
@@ -64,6 +64,7 @@ struct LostOrderSearch<'r> {
     ours: Recording<'r>,
     golden: Recording<'r>,
     matching: &'r Matching,
+    statuses: &'r [TaskStatus],
     evidence: &'r Evidence,
     partners: HashMap<usize, usize>,
     by_times: Option<ByTimes<'r>>,
@@ -118,6 +119,8 @@ impl LostOrderSearch<'_> {
             let from = self.golden.graph.task(there);
             let is_missing = !is_held
                 && producers.contains(&other)
+                && self.left_right_content(other_task, arg)
+                && holds_content_before(self.ours, (arg, stage), &differing, other_task)?
                 && holds_output_of(self.golden, (theirs, stage), &differing, from)?;
             late.extend(is_missing.then_some(other));
         }
@@ -125,6 +128,16 @@ impl LostOrderSearch<'_> {
         let is_stored = |arg: Argument<'_>| arg.captured(stage).is_some_and(ArgumentSnapshot::is_stored);
         let is_clear = late.len() == 1 && (lost.len() == 1 || is_stored(arg) && is_stored(theirs));
         Ok(late.first().copied().filter(|_| is_clear))
+    }
+
+    /// Whether everything that a task left in the memory of an argument is right. If not, the task itself may be why its
+    /// content is missing there.
+    fn left_right_content(&self, other: Task<'_>, arg: Argument<'_>) -> bool {
+        let TaskStatus::Compared(statuses) = &self.statuses[other.place()] else { return false };
+        let Some(own) = TensorView::of(arg) else { return false };
+        let is_here = |written: Argument<'_>| TensorView::of(written).is_some_and(|view| view.shares(&own));
+        let mut written = other.arguments().zip(statuses).filter(|(written, _)| is_here(*written));
+        written.all(|(_, status)| matches!(status.after, Status::Within | Status::NotApplicable))
     }
 
     fn is_later_in_golden(&self, task: usize, other: usize) -> bool {

@@ -64,32 +64,79 @@ pub(super) fn changed(run: Recording<'_>, arg: Argument<'_>) -> Result<ChangedEl
 /// A file cannot be read.
 pub(crate) fn holds_output_of(
     run: Recording<'_>,
-    (arg, stage): (Argument<'_>, DumpStage),
+    held: (Argument<'_>, DumpStage),
     positions: &Spans,
     other: Task<'_>,
 ) -> Result<bool, FormatError> {
-    let Some(own) = TensorView::of(arg) else { return Ok(false) };
     for written in other.outputs().filter(|written| !written.is_scalar() && !written.is_unchanged()) {
-        let Some(theirs) = TensorView::of(written).filter(|theirs| theirs.shares(&own)) else { continue };
-        let hashes = arg.captured(stage).and_then(ArgumentSnapshot::hash).zip(written.hash_after());
-        if own.is_same_view(&theirs) && hashes.is_some_and(|(held, wrote)| held == wrote) {
-            return Ok(true);
-        }
-        let Some((own, theirs)) = pieces(&own).zip(pieces(&theirs)) else { continue };
-        let Some(held) = content(run.dump, arg, stage)? else { continue };
-        let Some(wrote) = content(run.dump, written, DumpStage::AfterCompletion)? else { continue };
-        let halves = arg.dtype.bits() < 8 || written.dtype.bits() < 8;
-        let shared = shared_ranges(&own, &theirs, CompareUnit::HalfByte);
-        let equal = shared.iter().flat_map(|range| equal_part(&held, &wrote, range, halves).into_ranges());
-        let is_held = positions.without(&Spans::of_unsorted(equal.collect())).is_empty();
-        if is_held
-            && (written.role_known && written.role == Role::Output
-                || is_changed_within(run, written, &shared, positions)?)
-        {
-            return Ok(true);
+        match equal_to(run, held, (written, DumpStage::AfterCompletion))? {
+            Some(EqualPart::Hashes) => return Ok(true),
+            Some(EqualPart::Content { equal, shared }) if positions.without(&equal).is_empty() => {
+                if written.role_known && written.role == Role::Output
+                    || is_changed_within(run, written, &shared, positions)?
+                {
+                    return Ok(true);
+                }
+            }
+            _ => {}
         }
     }
     Ok(false)
+}
+
+/// Whether an argument holds at these positions what was there before another task, which has other content there after
+/// it. Without contents, equal hashes of the same view decide.
+///
+/// # Errors
+/// A file cannot be read.
+pub(crate) fn holds_content_before(
+    run: Recording<'_>,
+    held: (Argument<'_>, DumpStage),
+    positions: &Spans,
+    other: Task<'_>,
+) -> Result<bool, FormatError> {
+    for written in other.outputs().filter(|written| !written.is_scalar() && !written.is_unchanged()) {
+        match equal_to(run, held, (written, DumpStage::BeforeDispatch))? {
+            Some(EqualPart::Hashes) => return Ok(true),
+            Some(EqualPart::Content { equal, .. }) if positions.without(&equal).is_empty() => {
+                return Ok(true);
+            }
+            _ => {}
+        }
+    }
+    Ok(false)
+}
+
+/// What two arguments have in common.
+enum EqualPart {
+    /// They have the same view and equal hashes.
+    Hashes,
+    /// The positions of the first one that are equal in the second one, and the memory that both share.
+    Content { equal: Spans, shared: Vec<SharedRange> },
+}
+
+/// What two captured contents have in common. `None` if they share no memory or were not captured.
+fn equal_to(
+    run: Recording<'_>,
+    (arg, stage): (Argument<'_>, DumpStage),
+    (other, other_stage): (Argument<'_>, DumpStage),
+) -> Result<Option<EqualPart>, FormatError> {
+    let Some((own, theirs)) = TensorView::of(arg).zip(TensorView::of(other)) else { return Ok(None) };
+    if !theirs.shares(&own) {
+        return Ok(None);
+    }
+    let hash = |arg: Argument<'_>, stage| arg.captured(stage).and_then(ArgumentSnapshot::hash);
+    let hashes = hash(arg, stage).zip(hash(other, other_stage));
+    if own.is_same_view(&theirs) && hashes.is_some_and(|(one, other)| one == other) {
+        return Ok(Some(EqualPart::Hashes));
+    }
+    let Some((own, theirs)) = pieces(&own).zip(pieces(&theirs)) else { return Ok(None) };
+    let Some(held) = content(run.dump, arg, stage)? else { return Ok(None) };
+    let Some(found) = content(run.dump, other, other_stage)? else { return Ok(None) };
+    let halves = arg.dtype.bits() < 8 || other.dtype.bits() < 8;
+    let shared = shared_ranges(&own, &theirs, CompareUnit::HalfByte);
+    let equal = shared.iter().flat_map(|range| equal_part(&held, &found, range, halves).into_ranges());
+    Ok(Some(EqualPart::Content { equal: Spans::of_unsorted(equal.collect()), shared }))
 }
 
 /// Whether a task changed some of an argument's positions; true if that is not known.

@@ -48,7 +48,7 @@ use crate::graph::view::pieces;
 use crate::graph::{OutputRef, TaskGraph, TensorView, WriteMap};
 use crate::labels::{ArgStatus, Races, Status, TaskStatus};
 use crate::matching::{Matching, lacks_tasks};
-pub(crate) use content::{all_positions, failing_between, holds_output_of};
+pub(crate) use content::{all_positions, failing_between, holds_content_before, holds_output_of};
 pub(crate) use inputs::covered_by;
 pub(crate) use spans::Spans;
 pub(crate) use undefined::UninitializedUse;
@@ -175,6 +175,8 @@ pub(crate) struct InputEvidence {
     pub is_undefined: bool,
     /// How the task used its uninitialized content.
     pub uninitialized: UninitializedUse,
+    /// In one of the runs, nothing orders the task with another one that may have written the argument.
+    is_unordered: bool,
 }
 
 impl InputEvidence {
@@ -297,8 +299,12 @@ impl Evidence {
             graph.task(task).argument(arg_index).is_some_and(|arg| arg.is_candidate())
         };
         let inputs = self.inputs.iter().filter(|((task, arg_index), input)| {
+            let is_by_order = |origin| {
+                input.is_unordered && matches!(origin, ErrorOrigin::Changed(_) | ErrorOrigin::Misplaced(_))
+            };
             let mut origins = input.marks.0.iter().map(|mark| mark.origin);
-            !is_candidate(*task, *arg_index) && origins.any(ErrorOrigin::is_of_run)
+            !is_candidate(*task, *arg_index)
+                && origins.any(|origin| origin.is_of_run() && !is_by_order(origin))
         });
         let inputs = inputs.map(|((task, arg_index), _)| (*task, *arg_index, DumpStage::BeforeDispatch));
         let outputs = self.outputs.iter().filter(|(output, found)| {
@@ -539,6 +545,7 @@ impl<'r> Gatherer<'r> {
                 let reason = self.evidence.unknown(MEANWHILE);
                 input.marks.doubt(&shared, reason);
             }
+            input.is_unordered = !self.is_ordered(pair);
             // A candidate that the task changed in both runs is used for certain.
             if !is_used(pair.arg, pair.other) {
                 self.doubt_candidate(&mut input);
@@ -546,6 +553,14 @@ impl<'r> Gatherer<'r> {
             self.evidence.inputs.insert(key, input);
         }
         Ok(())
+    }
+
+    /// Whether in both runs, the order of a task and of all others that may have written an argument of unknown role is known.
+    fn is_ordered(&self, pair: ArgPair<'r>) -> bool {
+        let of_run = |run: Recording<'_>, task, arg| {
+            run.graph.observations().is_none_or(|seen| seen.unordered(task, arg).is_none())
+        };
+        of_run(self.ours, pair.task, pair.arg) && of_run(self.golden, pair.partner, pair.other)
     }
 
     /// The positions of an argument that tasks declare to write which ran at the same time, in one of the runs. Its content

@@ -153,9 +153,7 @@ impl<'r> Gatherer<'r> {
     /// receive wrong, later readers inherit from it.
     pub(super) fn kept(&mut self, pair: ArgPair<'r>, spans: &Spans, input: Option<&InputEvidence>) -> Marks {
         let passed = ErrorOrigin::Passed(pair.output());
-        let graph = self.ours.graph;
-        let is_ordered =
-            graph.observations().is_none_or(|seen| seen.unordered(pair.task, pair.arg).is_none());
+        let is_ordered = self.is_ordered(pair);
         let mut marks = Vec::new();
         for span in spans.iter() {
             let (found, bare) = match input {
@@ -166,6 +164,9 @@ impl<'r> Gatherer<'r> {
                 let origin = match mark.origin {
                     // It is not known whether the task uses it.
                     kept if pair.arg.is_candidate() => kept,
+                    ErrorOrigin::Changed(_) | ErrorOrigin::Misplaced(_) if !is_ordered => {
+                        self.evidence.unknown(NOT_ORDERED)
+                    }
                     ErrorOrigin::Changed(_) | ErrorOrigin::Misplaced(_) | ErrorOrigin::Unwritten(_) => passed,
                     ErrorOrigin::External if !is_ordered => self.evidence.unknown(NOT_ORDERED),
                     kept => kept,

@@ -249,7 +249,7 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
         args: &[(Argument<'_>, &ArgStatus)],
         found: Finding,
     ) -> Finding {
-        if !matches!(found.label, Label::WrongHere | Label::Unknown) {
+        if !matches!(found.label, Label::WrongHere | Label::Unknown) && !found.is_amplified {
             return found;
         }
         let of = |arg_index: u16| {
