@@ -67,7 +67,7 @@ impl<'r> Gatherer<'r> {
                     OutputEvidence { is_by_hash: true, ..OutputEvidence::of(marks) }
                 }
                 false => {
-                    let is_open = was_equal && !is_own;
+                    let is_open = was_equal;
                     let other = seen.and_then(|seen| seen.ambiguity(arg)?.others.first());
                     let other = other.map(|&other| self.ours.graph.task(other).task_id);
                     let reason = other.map_or_else(

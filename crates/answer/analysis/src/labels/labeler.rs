@@ -240,7 +240,8 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
             }
             if let Some((arg, what)) = self.first_fed(node, &outside) {
                 // A value or uninitialized memory is a cause only if nothing else is.
-                let is_doubtful = arg.is_scalar()
+                let is_doubtful = !arg.role_known
+                    || arg.is_scalar()
                     || is_value(self.graph, node, *arg)
                     || self.inputs.uninitialized.contains(&(task, arg.arg_index));
                 if let Some(found) = self.amplified(task).filter(|_| is_doubtful) {
