@@ -16,7 +16,7 @@ use super::{Matching, stretches};
 use crate::graph::TaskGraph;
 use crate::steps::Budget;
 
-/// Limit on the number of tasks without a partner that each pair is compared with.
+/// Limit on the number of tasks that each pair is compared with, and on their distance.
 const MAX_RIVALS: usize = 64;
 
 /// The unpaired tasks of both graphs that look alike.
@@ -351,6 +351,28 @@ impl<'g> Pairing<'g> {
         }
     }
 
+    /// Doubts pairs that would fit if they were exchanged: threads and queues start equal tasks in any order.
+    fn doubt_exchanged(&mut self, traits: &MatchCriteria) {
+        let is_program = self.first.others_write && self.second.others_write;
+        if !is_program || ![self.first, self.second].iter().any(|graph| graph.has_several_lanes()) {
+            return;
+        }
+        let traits = &MatchCriteria { scalars: true, ..*traits };
+        let fits = |ours: usize, theirs: usize| self.is_compatible((ours, theirs), traits);
+        let unlike: Vec<(usize, usize)> =
+            self.certain_pairs().filter(|&(ours, theirs)| !fits(ours, theirs)).collect();
+        let is_exchanged = |&&(ours, theirs): &&(usize, usize)| {
+            let from = unlike.partition_point(|&(rival, _)| rival + MAX_RIVALS < ours);
+            let mut near = unlike[from..].iter().take_while(|(rival, _)| *rival <= ours + MAX_RIVALS);
+            near.any(|&(rival, other)| fits(ours, other) && fits(rival, theirs))
+        };
+        let doubted: Vec<usize> = unlike.iter().filter(is_exchanged).map(|&(ours, _)| ours).collect();
+        for ours in doubted {
+            let doubt = "its arguments differ from those of its partner, and another pair of tasks fits the other way round";
+            self.uncertain.insert(ours, doubt.into());
+        }
+    }
+
     /// Whether nothing that both dumps captured of two tasks differs.
     fn is_compatible(&self, (ours, theirs): (usize, usize), traits: &MatchCriteria) -> bool {
         let (ours, theirs) = (self.first.task(ours), self.second.task(theirs));
@@ -361,6 +383,7 @@ impl<'g> Pairing<'g> {
     pub fn finish(mut self, traits: &MatchCriteria, lanes: &[LanePair]) -> Matching {
         self.pair_lone_stretches(lanes);
         self.doubt_incompatible(traits);
+        self.doubt_exchanged(traits);
         let matched = Matching { partner: self.partner.clone(), ..Matching::default() };
         if self.pair_of_first.iter().chain(&self.pair_of_second).all(Option::is_some) {
             return Matching { uncertain: self.uncertain, ..matched };
