@@ -54,8 +54,8 @@ impl Blame {
     pub fn is_open(&self, task: usize, compared: &ComparedArg) -> bool {
         let outputs = self.wrong_outputs.as_ref();
         let key = (task, compared.arg_index);
-        let may_be_others = self.is_ambiguous(task, compared)
-            && outputs.is_none_or(|outputs| outputs.written.contains(&key));
+        let may_be_others =
+            self.is_ambiguous(task, compared) && outputs.is_none_or(|outputs| outputs.written.contains(&key));
         let is_undecided = outputs.is_some_and(|outputs| outputs.open.contains(&key))
             || may_be_others
             || self.may_have_other_partner(task);
@@ -93,7 +93,8 @@ impl Blame {
     }
 
     /// Whether a task of a program received something else than its partner, and nothing shows why because a dump is
-    /// incomplete. Threads number their tasks as they come, so the partner may be that of another task.
+    /// incomplete. Threads number their tasks as they come, so the partner may be that of another task, unless its name
+    /// identifies it.
     fn may_have_other_partner(&self, task: usize) -> bool {
         let any = |is: fn(&TaskGraph) -> bool| is(&self.graph) || self.golden.as_ref().is_some_and(is);
         let is_outside = |record: &ComparedArg| {
@@ -101,6 +102,7 @@ impl Blame {
         };
         self.graph.others_write
             && self.findings[task].label == Label::Unknown
+            && !self.matching.uniquely_named.contains(&task)
             && any(|graph| graph.gap.is_some())
             && any(TaskGraph::has_several_lanes)
             && self.compared_args[task].iter().any(is_outside)

@@ -158,8 +158,7 @@ pub(super) fn near_equal_of(compared: &[Vec<ComparedArg>], stage: DumpStage) -> 
 pub(super) fn is_noisy(graph: &TaskGraph, compared: &[Vec<ComparedArg>]) -> bool {
     const SEVERAL: usize = 2;
     let is_noise = |(_, records): &(usize, &Vec<ComparedArg>)| {
-        let mut inputs =
-            records.iter().filter(|record| record.stage == DumpStage::BeforeDispatch).peekable();
+        let mut inputs = records.iter().filter(|record| record.stage == DumpStage::BeforeDispatch).peekable();
         let mut outputs = records.iter().filter(|record| record.stage == DumpStage::AfterCompletion);
         let is_near = |record: &ComparedArg| record.outcome.evidence != Evidence::Identical;
         // Nothing shows what a write by the host was computed from.

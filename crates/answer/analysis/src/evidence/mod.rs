@@ -573,8 +573,9 @@ impl<'r> Gatherer<'r> {
         let is_disturbed =
             self.lacks_tasks && (is_ambiguous(self.ours, pair.arg) || is_ambiguous(self.golden, pair.other));
         let is_declared = pair.arg.role_known && self.times.is_some();
-        let may_lack_writers = is_declared && self.lacks_tasks && self.has_threads;
-        if is_disturbed || may_lack_writers && pair.arg.role == Role::InOut {
+        let may_share = !pair.arg.role_known || pair.arg.role == Role::InOut;
+        let may_lack_writers = self.times.is_some() && self.lacks_tasks && self.has_threads && may_share;
+        if is_disturbed || may_lack_writers {
             return Spans::up_to(pair.end());
         }
         let Some([ours, golden]) = self.times.as_ref().filter(|_| is_declared) else {

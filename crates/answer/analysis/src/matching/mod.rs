@@ -42,7 +42,7 @@ use tensortap_format::Tasks;
 use crate::graph::TaskGraph;
 use ids::TrustedIds;
 pub(crate) use ids::lacks_tasks;
-use pairing::{Completeness, Pairing};
+use pairing::{Completeness, Pairing, name_of};
 use signature::{KernelKey, MatchCriteria, StepKey};
 
 /// Differences between the two dumps that the matching ignores.
@@ -66,6 +66,9 @@ pub struct Matching {
     pub uncertain: HashMap<usize, String>,
     /// Where the runs stop lining up. `None` if every task has a partner, or if a dump lacks tasks.
     pub parts_at: Option<UnmatchedStretch>,
+    /// Tasks of the first graph whose name no other task of their step has, in either dump. Only in programs with several
+    /// threads or queues, where positions and ids say less.
+    pub uniquely_named: HashSet<usize>,
     /// Tasks of the first graph without a partner.
     pub only_first: Vec<UnmatchedTask>,
     /// Tasks of the second graph without a partner.
@@ -119,15 +122,40 @@ pub fn match_tasks(first: &TaskGraph, second: &TaskGraph, options: MatchOptions)
         external_inouts: !options.ignore_float_dtype,
         inout_sources: true,
     };
+    let uniquely_named = uniquely_named(first, second, exact.step);
     if let Some(partners) = ids::pairs_of_equal_numbering(first, second, &exact) {
-        return Matching { partner: partners.into_iter().map(Some).collect(), ..Matching::default() };
+        let partner = partners.into_iter().map(Some).collect();
+        return Matching { partner, uniquely_named, ..Matching::default() };
     }
     let complete = Completeness {
         is_whole: [first, second].iter().all(|graph| graph.gap.is_none()),
         lacks_tasks: [lacks_tasks(first), lacks_tasks(second)],
     };
-    let pairing = Pairing::new(first, second, complete, options.threads);
+    let pairing = Pairing::new(first, second, complete, uniquely_named, options.threads);
     Matcher { pairing, exact }.match_all()
+}
+
+/// See [`Matching::uniquely_named`].
+fn uniquely_named(first: &TaskGraph, second: &TaskGraph, step: StepKey) -> HashSet<usize> {
+    let graphs = [first, second];
+    let is_program = graphs.iter().all(|graph| graph.others_write);
+    if !is_program || !graphs.iter().any(|graph| graph.has_several_lanes()) {
+        return HashSet::new();
+    }
+    let names = graphs.map(|graph| {
+        let mut places: HashMap<(u64, u64), Option<usize>> = HashMap::new();
+        for task in graph.tasks().iter() {
+            let Some(name) = name_of(task) else { continue };
+            let place = Some(task.place());
+            places
+                .entry((step.of(graph.tasks(), task), name))
+                .and_modify(|known| *known = None)
+                .or_insert(place);
+        }
+        places
+    });
+    let is_single = |name: &(u64, u64)| names[1].get(name).is_none_or(Option::is_some);
+    names[0].iter().filter(|(name, _)| is_single(name)).filter_map(|(_, place)| *place).collect()
 }
 
 /// The stages of a matching.

@@ -1,6 +1,6 @@
 //! Pairs tasks by criteria, from strict to loose.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::OnceLock;
 
 use tensortap_format::Task;
@@ -42,6 +42,8 @@ pub(super) struct Pairing<'g> {
     /// By pair: why another pair fits as well.
     pub(super) uncertain: HashMap<usize, String>,
     pub(super) complete: Completeness,
+    /// See [`Matching::uniquely_named`].
+    uniquely_named: HashSet<usize>,
     /// By task of the first graph: the task at the same position of the same lane, if both lanes are alike.
     pub(super) at_position: Vec<Option<usize>>,
     /// By task of the first and of the second graph: the tasks that read its outputs.
@@ -51,7 +53,13 @@ pub(super) struct Pairing<'g> {
 
 impl<'g> Pairing<'g> {
     /// `threads` is the maximum number of threads.
-    pub fn new(first: &'g TaskGraph, second: &'g TaskGraph, complete: Completeness, threads: usize) -> Self {
+    pub fn new(
+        first: &'g TaskGraph,
+        second: &'g TaskGraph,
+        complete: Completeness,
+        uniquely_named: HashSet<usize>,
+        threads: usize,
+    ) -> Self {
         Pairing {
             first,
             second,
@@ -60,6 +68,7 @@ impl<'g> Pairing<'g> {
             pair_of_second: vec![None; second.len()],
             uncertain: HashMap::new(),
             complete,
+            uniquely_named,
             at_position: vec![None; first.len()],
             consumers: OnceLock::new(),
             threads,
@@ -351,13 +360,25 @@ impl<'g> Pairing<'g> {
         }
     }
 
-    /// Doubts pairs that would fit if they were exchanged: threads and queues start equal tasks in any order.
-    fn doubt_exchanged(&mut self, traits: &MatchCriteria) {
+    /// Doubts pairs of a program with several threads or queues, which may start equal tasks in any order: pairs that would
+    /// fit if they were exchanged, and, if a dump is incomplete, pairs of another shape without a name of their own.
+    fn doubt_unlike(&mut self, by_shape: &MatchCriteria) {
         let is_program = self.first.others_write && self.second.others_write;
         if !is_program || ![self.first, self.second].iter().any(|graph| graph.has_several_lanes()) {
             return;
         }
-        let traits = &MatchCriteria { scalars: true, ..*traits };
+        if !self.complete.is_whole {
+            let is_doubtful = |&(ours, theirs): &(usize, usize)| {
+                !self.uniquely_named.contains(&ours) && !self.is_compatible((ours, theirs), by_shape)
+            };
+            let doubted: Vec<usize> =
+                self.certain_pairs().filter(is_doubtful).map(|(ours, _)| ours).collect();
+            for ours in doubted {
+                let doubt = "its arguments differ from those of its partner, and a dump is incomplete";
+                self.uncertain.insert(ours, doubt.into());
+            }
+        }
+        let traits = &MatchCriteria { scalars: true, ..*by_shape };
         let fits = |ours: usize, theirs: usize| self.is_compatible((ours, theirs), traits);
         let unlike: Vec<(usize, usize)> =
             self.certain_pairs().filter(|&(ours, theirs)| !fits(ours, theirs)).collect();
@@ -383,8 +404,9 @@ impl<'g> Pairing<'g> {
     pub fn finish(mut self, traits: &MatchCriteria, lanes: &[LanePair]) -> Matching {
         self.pair_lone_stretches(lanes);
         self.doubt_incompatible(traits);
-        self.doubt_exchanged(traits);
-        let matched = Matching { partner: self.partner.clone(), ..Matching::default() };
+        self.doubt_unlike(traits);
+        let uniquely_named = std::mem::take(&mut self.uniquely_named);
+        let matched = Matching { partner: self.partner.clone(), uniquely_named, ..Matching::default() };
         if self.pair_of_first.iter().chain(&self.pair_of_second).all(Option::is_some) {
             return Matching { uncertain: self.uncertain, ..matched };
         }
