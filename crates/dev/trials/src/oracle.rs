@@ -5,7 +5,7 @@
 //! `raced`. Only the truth decides who may be named, whatever was captured:
 //! - `wrong_here`: tasks that did something wrong. Their kernel computed something else, did not write, wrote
 //!   outside of its arguments, or got another scalar or buffer; or the task is one too many.
-//! - `raced`: the writer and the early reader of a race, as a pair.
+//! - `raced`: the early reader of a race, and a writer that it overtook, as a pair.
 //! - `fed`: tasks that may be `wrong_here`, and tasks that *read* an element, or declare that they do, which differs from
 //!   the golden run and came from somewhere else: from uninitialized memory, from unrecorded code, from a host write that
 //!   provided other data, from a stray write, or from another task than in the golden run. If it came from the
@@ -183,7 +183,19 @@ impl Case<'_> {
     }
 
     fn is_of_race(&self, id: usize) -> bool {
-        self.guilt.race.is_some_and(|(writer, reader)| writer == id || reader == id)
+        let is_of = |(writer, reader)| writer == id || reader == id || self.is_overtaken(id, reader);
+        self.guilt.race.is_some_and(is_of)
+    }
+
+    /// Whether a launch wrote something before the early reader read it in the golden run, and only after that in this run.
+    fn is_overtaken(&self, id: usize, reader: usize) -> bool {
+        let position = |id: usize| self.actual.traces.iter().position(|trace| trace.id == id);
+        let is_later = position(id).zip(position(reader)).is_some_and(|(writer, reader)| reader < writer);
+        let Some(golden) = self.golden.task(reader).filter(|_| is_later) else { return false };
+        golden.args.iter().any(|arg| {
+            let is_read = |at: usize| arg.read[at] || arg.role_known && arg.access.reads();
+            (0..arg.sources.len()).any(|at| arg.sources[at] == Source::Launch(id) && is_read(at))
+        })
     }
 
     fn may_be(&self, id: usize, label: &str, partner: Option<usize>) -> bool {

@@ -47,10 +47,9 @@ pub(super) fn differences(
     }
     let mut pairs = BufferPairs::of_allocations(graph, theirs);
     let mut found = Vec::new();
-    let mut partners: Vec<(usize, usize)> =
-        matching.partner.iter().enumerate().filter_map(|(task, partner)| Some((task, (*partner)?))).collect();
-    // In submission order, the order in which the program used its buffers.
-    partners.sort_by_key(|&(task, _)| graph.task(task).key());
+    // In dependency order: a task that reads a buffer does not decide which one its writer should have used.
+    let partners =
+        matching.partner.iter().enumerate().filter_map(|(task, partner)| Some((task, (*partner)?)));
     for (task, partner) in partners {
         let (here, there) = (graph.task(task), theirs.task(partner));
         let given: Vec<ArgPair<'_>> = here

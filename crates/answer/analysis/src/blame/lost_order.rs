@@ -6,7 +6,7 @@ use tensortap_abi::DumpStage;
 use tensortap_format::{Argument, ArgumentSnapshot, FormatError, Task};
 
 use super::observed::lacks_tasks;
-use crate::evidence::{Evidence, Recording, holds_content_before, holds_output_of};
+use crate::evidence::{Evidence, Recording, Spans, holds_content_before, holds_output_of};
 use crate::graph::{TensorView, lane};
 use crate::labels::{Races, Status, TaskStatus};
 use crate::matching::Matching;
@@ -107,13 +107,16 @@ impl LostOrderSearch<'_> {
         };
         let differing = self.evidence.differing(task.place(), arg.arg_index, stage);
         let mut late = Vec::new();
-        for &other in &lost {
+        for &other in lost.iter().filter(|&&other| !self.has_rival(other, (task, arg))) {
             let other_task = self.ours.graph.task(other);
             let is_held = holds_output_of(self.ours, (arg, stage), &differing, other_task)?;
             let Some(there) = self.matching.partner[other] else { continue };
             // It wrote too early: in the golden it comes later.
             if is_held && self.is_later_in_golden(partner.place(), there) {
-                return Ok(Some(other));
+                if !self.is_of_another((task, arg, stage), &differing, other)? {
+                    return Ok(Some(other));
+                }
+                continue;
             }
             // It wrote too late: the golden's content came from it, and this content did not.
             let from = self.golden.graph.task(there);
@@ -128,6 +131,46 @@ impl LostOrderSearch<'_> {
         let is_stored = |arg: Argument<'_>| arg.captured(stage).is_some_and(ArgumentSnapshot::is_stored);
         let is_clear = late.len() == 1 && (lost.len() == 1 || is_stored(arg) && is_stored(theirs));
         Ok(late.first().copied().filter(|_| is_clear))
+    }
+
+    /// Whether nothing orders a task with yet another one that may have written the argument. Then what one of the two
+    /// wrote may appear as a change by the other one.
+    fn has_rival(&self, other: usize, (task, arg): (Task<'_>, Argument<'_>)) -> bool {
+        let Some(own) = TensorView::of(arg) else { return true };
+        let graph = self.ours.graph;
+        let shares = |written: &Argument<'_>| TensorView::of(*written).is_some_and(|view| view.shares(&own));
+        let rivals = match (&self.by_times, graph.observations()) {
+            (Some(times), _) => times.races.meanwhile(other),
+            (None, Some(seen)) => {
+                let other = graph.task(other);
+                let written = other.arguments().filter(|arg| arg.may_be_written()).filter(shares);
+                written.flat_map(|written| seen.unordered(other, written).tasks).collect()
+            }
+            (None, None) => return true,
+        };
+        let may_write = |rival: &usize| {
+            *rival != task.place()
+                && graph.task(*rival).arguments().any(|written| written.may_be_written() && shares(&written))
+        };
+        rivals.iter().any(may_write)
+    }
+
+    /// Whether an argument is also what another task left there. Tasks of several steps often write the same.
+    fn is_of_another(
+        &self,
+        (task, arg, stage): (Task<'_>, Argument<'_>, DumpStage),
+        differing: &Spans,
+        other: usize,
+    ) -> Result<bool, FormatError> {
+        let graph = self.ours.graph;
+        let mut others: Vec<usize> = graph.last_holders(arg).iter().map(|holder| holder.task).collect();
+        others.extend(graph.observations().map_or_else(Vec::new, |seen| seen.unordered(task, arg).tasks));
+        for another in others.into_iter().filter(|&another| another != other) {
+            if holds_output_of(self.ours, (arg, stage), differing, graph.task(another))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Whether everything that a task left in the memory of an argument is right. If not, the task itself may be why its

@@ -37,12 +37,20 @@ pub(super) fn differences(
     if !are_whole || graph.observations().is_none() || theirs.observations().is_none() {
         return (found, misdirected);
     }
-    let is_other_buffer = |key: (usize, u16)| {
-        let is_it = |of: &WiringDifference| {
-            of.task == key.0
-                && matches!(of.what, WiringChange::Buffer { arg_index, .. } if arg_index == key.1)
-        };
-        wiring.iter().any(is_it)
+    let is_other = |key: (usize, u16), is: fn(&WiringChange) -> Option<u16>| {
+        wiring.iter().any(|of| of.task == key.0 && is(&of.what) == Some(key.1))
+    };
+    let is_other_buffer = |key| {
+        is_other(key, |what| match what {
+            WiringChange::Buffer { arg_index, .. } => Some(*arg_index),
+            _ => None,
+        })
+    };
+    let is_other_view = |key| {
+        is_other(key, |what| match what {
+            WiringChange::View { arg_index, .. } => Some(*arg_index),
+            _ => None,
+        })
     };
     // Producers without a certain partner cannot be compared.
     let uncertain_there: HashSet<usize> =
@@ -73,7 +81,8 @@ pub(super) fn differences(
             if are_partners(matching, here, golden) || is_any_uncertain(here, golden) {
                 continue;
             }
-            let meant = golden.iter().find_map(|output| {
+            // A task that reads another part of memory than in the golden may itself be why it misses something.
+            let meant = golden.iter().filter(|_| !is_other_view(key)).find_map(|output| {
                 let ours = matching.partner.iter().position(|partner| *partner == Some(output.task))?;
                 let key = (ours, output.arg_index);
                 // If it wrote where this task reads, it used the right buffer.

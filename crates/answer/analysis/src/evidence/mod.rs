@@ -300,7 +300,11 @@ impl Evidence {
         };
         let inputs = self.inputs.iter().filter(|((task, arg_index), input)| {
             let is_by_order = |origin| {
-                input.is_unordered && matches!(origin, ErrorOrigin::Changed(_) | ErrorOrigin::Misplaced(_))
+                let is_of_holder = matches!(
+                    origin,
+                    ErrorOrigin::Changed(_) | ErrorOrigin::Misplaced(_) | ErrorOrigin::NotCompared(_)
+                );
+                input.is_unordered && is_of_holder
             };
             let mut origins = input.marks.0.iter().map(|mark| mark.origin);
             !is_candidate(*task, *arg_index)

@@ -164,7 +164,9 @@ impl<'r> Gatherer<'r> {
                 let origin = match mark.origin {
                     // It is not known whether the task uses it.
                     kept if pair.arg.is_candidate() => kept,
-                    ErrorOrigin::Changed(_) | ErrorOrigin::Misplaced(_) if !is_ordered => {
+                    ErrorOrigin::Changed(_) | ErrorOrigin::Misplaced(_) | ErrorOrigin::NotCompared(_)
+                        if !is_ordered =>
+                    {
                         self.evidence.unknown(NOT_ORDERED)
                     }
                     ErrorOrigin::Changed(_) | ErrorOrigin::Misplaced(_) | ErrorOrigin::Unwritten(_) => passed,

@@ -35,6 +35,9 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
             ErrorOrigin::Unwritten(output) => self.unwritten_cause(evidence, arg, output),
             // Whatever the memory held before, the task overwrote it.
             ErrorOrigin::External if input.uninitialized == UninitializedUse::Overwritten => Cause::Within,
+            ErrorOrigin::External | ErrorOrigin::Uninitialized if self.is_of_other_buffer(arg) => {
+                Cause::Inherited
+            }
             ErrorOrigin::External => self.external_cause(evidence, task, arg),
             ErrorOrigin::Uninitialized if is_cause => self.uninitialized_cause(task, arg),
             ErrorOrigin::Uninitialized => Cause::Within,
@@ -46,6 +49,15 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
         };
         let origins = input.origins().into_iter().filter(|(origin, _)| is_wanted(*origin));
         origins.map(cause).min_by_key(strength).unwrap_or(Cause::Within)
+    }
+
+    /// Whether the last task that held an argument used the memory in place of another buffer. What it left there was
+    /// compared with that other buffer, so it is not known who wrote it before.
+    fn is_of_other_buffer(&self, arg: Argument<'_>) -> bool {
+        self.graph.last_holders(arg).iter().any(|holder| {
+            let is_named = self.labels.get(holder.task).is_some_and(|label| label.is_root());
+            is_named && self.inputs.other_buffers.contains_key(&(holder.task, holder.arg_index))
+        })
     }
 
     /// Content that a task received wrong and did not change. If everything that this task wrote is right, the error did

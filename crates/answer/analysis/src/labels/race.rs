@@ -68,12 +68,16 @@ impl<'g> Races<'g> {
         found.map(|other| Race { other, kind: RaceKind::Overlapped })
     }
 
-    /// What the tasks declare to write that ran at the same time as this one.
-    pub fn written_meanwhile(&self, task: usize) -> Vec<TensorView> {
+    /// The tasks that ran at the same time as this one.
+    pub fn meanwhile(&self, task: usize) -> Vec<usize> {
         let own = self.graph.task(task);
         let Some((start, end)) = own.start_time().zip(own.end_time()) else { return Vec::new() };
-        let others = self.times.under_way(start, end).filter(|&other| other != task);
-        others.flat_map(|other| writes(self.graph.task(other))).collect()
+        self.times.under_way(start, end).filter(|&other| other != task).collect()
+    }
+
+    /// What the tasks declare to write that ran at the same time as this one.
+    pub fn written_meanwhile(&self, task: usize) -> Vec<TensorView> {
+        self.meanwhile(task).into_iter().flat_map(|other| writes(self.graph.task(other))).collect()
     }
 
     /// The race that explains an input which is not what its producer wrote, if a captured task can have changed it.

@@ -47,6 +47,9 @@ pub(super) fn lane_pairs(
             (_, None) => {}
         }
     }
+    if is_program {
+        drop_unsteady_queues(&mut pairs, colors);
+    }
     for (key, second) in theirs {
         if let LaneKey::Thread(step, _) = key {
             threads.entry(step).or_default()[1].push(second);
@@ -56,6 +59,27 @@ pub(super) fn lane_pairs(
     let threads = threads.into_values().filter(|threads| !lacks_tasks || is_single(threads));
     pairs.extend(threads.flat_map(|threads| pair_threads(threads, colors)));
     pairs
+}
+
+/// Drops the pairs of queues with unlike tasks, if some tasks have moved from one queue to another one. Then the queues are
+/// those of a pool, which take work as it comes.
+fn drop_unsteady_queues(queues: &mut Vec<LanePair>, colors: [&[u64]; 2]) {
+    let mut surplus: Vec<HashMap<u64, i64>> = vec![HashMap::new(); queues.len()];
+    for (queue, surplus) in queues.iter().zip(&mut surplus) {
+        queue.first.iter().for_each(|&place| *surplus.entry(colors[0][place]).or_default() += 1);
+        queue.second.iter().for_each(|&place| *surplus.entry(colors[1][place]).or_default() -= 1);
+    }
+    let mut signs: HashMap<u64, (bool, bool)> = HashMap::new();
+    for (&color, &count) in surplus.iter().flatten() {
+        let (has_more, has_less) = signs.entry(color).or_default();
+        *has_more |= count > 0;
+        *has_less |= count < 0;
+    }
+    if signs.values().any(|&(has_more, has_less)| has_more && has_less) {
+        let work =
+            |places: &[usize], colors: &[u64]| places.iter().map(|&place| colors[place]).collect::<Vec<_>>();
+        queues.retain(|queue| work(&queue.first, colors[0]) == work(&queue.second, colors[1]));
+    }
 }
 
 fn lanes_of(graph: &TaskGraph, step: StepKey, is_program: bool) -> Lanes<'_> {
