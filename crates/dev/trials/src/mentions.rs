@@ -123,14 +123,26 @@ fn claims(sentence: &str, of_golden: bool) -> Vec<Mention> {
     if sentence.contains("inherited an error from") {
         return Vec::new();
     }
+    // Where the golden's content comes from is a fact about the golden, unless that task is missing here.
+    let is_of_golden = sentence.starts_with("in the golden it comes from");
+    let is_missing = sentence.contains("which is missing here");
+    if is_of_golden && !is_missing {
+        return Vec::new();
+    }
     let parts: Vec<&str> = sentence.split("task ").collect();
     let named = parts.iter().skip(1).filter_map(|part| {
         let task = id_of(
             part.split_once('@').filter(|(step, _)| step.parse::<u32>().is_ok()).map_or(part, |of| of.1),
         )?;
+        // What a task left there is the wrong input of another one. That does not say that it is wrong.
+        if part.contains(") left") && !part.contains("the golden does not have") {
+            return None;
+        }
         let (claim, of_golden) = match part {
-            _ if part.contains(" of the golden is missing") => (Claim::Missing, true),
-            _ if part.contains(" is not in the golden") => (Claim::Extra, false),
+            _ if part.contains(" of the golden is missing") || is_of_golden => (Claim::Missing, true),
+            _ if part.contains(" is not in the golden") || part.contains("the golden does not have") => {
+                (Claim::Extra, false)
+            }
             _ => (claim, of_golden),
         };
         Some(Mention { task, claim, of_golden, words: format!("headline: {sentence}") })
@@ -197,6 +209,14 @@ mod tests {
             (
                 "task 0x9 (k) cannot be judged: the golden is ambiguous, because its task 0x1 (k) and its task 0x2 (k) likely race for memory (nothing orders the two)",
                 vec![(1, Claim::Raced, true), (2, Claim::Raced, true)],
+            ),
+            (
+                "task 0x9 (k) was fed a wrong input: argument 0 is what task 0x7 (k) left; in the golden it comes from task 0x8 (k)",
+                vec![(9, Claim::Fed, false)],
+            ),
+            (
+                "task 0x9 (k) was fed a wrong input: argument 0 is memory that no earlier recorded task wrote; in the golden it comes from task 0x8 (k), which is missing here",
+                vec![(9, Claim::Fed, false), (8, Claim::Missing, true)],
             ),
             (
                 "rank 2: task 0x7 (k) is wrong here; 1 more task has no wrong task before it",

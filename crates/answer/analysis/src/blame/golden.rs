@@ -100,11 +100,11 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     let runs = (RecordedRun { dump, graph: &graph }, RecordedRun { dump: golden, graph: &theirs });
     // Filtered or lost tasks may have ordered others, so a race cannot be claimed.
     let likely_races = match observed::lacks_tasks(dump) || observed::lacks_tasks(golden) {
-        true => HashMap::new(),
-        false => likely::races(runs, &certain, &statuses, &lost_order)?,
+        true => None,
+        false => Some(likely::races(runs, &certain, &statuses, &lost_order)?),
     };
     let described = |(key, race)| (key, (race, likely::describe(runs, &certain, key, race)));
-    let likely_races = likely_races.into_iter().map(described).collect();
+    let likely_races = likely_races.map(|races| races.into_iter().map(described).collect());
     let other_values = other_values(&wiring);
     let (wiring_changed, other_buffers) = (wiring_changed(&wiring), other_buffers(&wiring));
     let other_sources = other_sources.into_iter().map(|(arg, source)| (arg, source.description)).collect();

@@ -152,8 +152,9 @@ pub struct InputFacts {
     pub uninitialized: HashSet<(usize, u16)>,
     /// A task that may have written the argument and is ordered with its task only in the golden.
     pub lost_order: HashMap<(usize, u16), usize>,
-    /// A likely race for the argument, with its description.
-    pub likely_races: HashMap<(usize, u16), (LikelyRace, String)>,
+    /// A likely race for the argument, with its description. `None` if none was sought, because tasks that a dump lacks may
+    /// have ordered the others.
+    pub likely_races: Option<HashMap<(usize, u16), (LikelyRace, String)>>,
     /// For arguments that are not what the last task left there: a task whose output they hold although it should not
     /// have written there yet, or no longer.
     pub overwriters: HashMap<(usize, u16), usize>,

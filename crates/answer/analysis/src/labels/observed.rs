@@ -221,14 +221,15 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
         // differ.
         let has_content =
             wrong.captured(DumpStage::AfterCompletion).is_none_or(|captured| captured.is_stored());
-        let may_be_others = ambiguity.as_ref().is_some_and(|why| !why.others.is_empty()) && !has_content;
+        let is_checked = has_content && self.inputs.likely_races.is_some();
+        let may_be_others = ambiguity.as_ref().is_some_and(|why| !why.others.is_empty()) && !is_checked;
         let reason = ambiguity.map(|why| {
             let host = why.host_writable.then(|| HOST_WRITABLE.to_owned());
             let others = (!why.others.is_empty()).then(|| self.unordered_words(&why.others));
             let cut = why
                 .is_cut
                 .then(|| format!("the other tasks that may have written it were not determined: {TOO_WIDE}"));
-            let hashes = may_be_others.then(|| BY_CONTENT.to_owned());
+            let hashes = (may_be_others && !has_content).then(|| BY_CONTENT.to_owned());
             let whys: Vec<String> = [others, host, cut, hashes].into_iter().flatten().collect();
             format!("argument {} is ambiguous: {}", wrong.arg_index, whys.join("; "))
         });
@@ -253,7 +254,7 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
             return found;
         }
         let of = |arg_index: u16| {
-            let (race, words) = self.inputs.likely_races.get(&(task, arg_index))?;
+            let (race, words) = self.inputs.likely_races.as_ref()?.get(&(task, arg_index))?;
             Some((arg_index, *race, words.clone()))
         };
         let first = || args.iter().find_map(|(arg, _)| of(arg.arg_index));

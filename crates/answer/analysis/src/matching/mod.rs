@@ -28,6 +28,7 @@
 
 mod align;
 mod classes;
+mod doubts;
 mod ids;
 mod lanes;
 mod pairing;

@@ -16,9 +16,6 @@ use super::{Matching, stretches};
 use crate::graph::TaskGraph;
 use crate::steps::Budget;
 
-/// Limit on the number of tasks that each pair is compared with, and on their distance.
-const MAX_RIVALS: usize = 64;
-
 /// The unpaired tasks of both graphs that look alike.
 pub(super) type Class = (Vec<usize>, Vec<usize>);
 
@@ -35,7 +32,7 @@ pub(super) struct Completeness {
 pub(super) struct Pairing<'g> {
     pub(super) first: &'g TaskGraph,
     pub(super) second: &'g TaskGraph,
-    partner: Vec<Option<usize>>,
+    pub(super) partner: Vec<Option<usize>>,
     /// By task: the number of its pair, which is the position of the pair's first task.
     pub(super) pair_of_first: Vec<Option<usize>>,
     pub(super) pair_of_second: Vec<Option<usize>>,
@@ -43,7 +40,11 @@ pub(super) struct Pairing<'g> {
     pub(super) uncertain: HashMap<usize, String>,
     pub(super) complete: Completeness,
     /// See [`Matching::uniquely_named`].
-    uniquely_named: HashSet<usize>,
+    pub(super) uniquely_named: HashSet<usize>,
+    /// By position: tasks of the first graph that no other task of either graph looks like.
+    unlike_others: HashSet<usize>,
+    /// Whether these are programs with several threads or queues, which may start tasks in another order each time.
+    pub(super) may_be_reordered: bool,
     /// By task of the first graph: the task at the same position of the same lane, if both lanes are alike.
     pub(super) at_position: Vec<Option<usize>>,
     /// By task of the first and of the second graph: the tasks that read its outputs.
@@ -60,6 +61,9 @@ impl<'g> Pairing<'g> {
         uniquely_named: HashSet<usize>,
         threads: usize,
     ) -> Self {
+        let graphs = [first, second];
+        let may_be_reordered = graphs.iter().all(|graph| graph.others_write)
+            && graphs.iter().any(|graph| graph.has_several_lanes());
         Pairing {
             first,
             second,
@@ -69,6 +73,8 @@ impl<'g> Pairing<'g> {
             uncertain: HashMap::new(),
             complete,
             uniquely_named,
+            unlike_others: HashSet::new(),
+            may_be_reordered,
             at_position: vec![None; first.len()],
             consumers: OnceLock::new(),
             threads,
@@ -78,6 +84,11 @@ impl<'g> Pairing<'g> {
     /// Whether one side has no unpaired task left.
     pub fn is_done(&self) -> bool {
         !self.pair_of_first.contains(&None) || !self.pair_of_second.contains(&None)
+    }
+
+    /// Whether every task has a partner.
+    pub fn is_complete(&self) -> bool {
+        self.pair_of_first.iter().chain(&self.pair_of_second).all(Option::is_some)
     }
 
     /// The pairs that are certain.
@@ -249,8 +260,12 @@ impl<'g> Pairing<'g> {
         lane.iter().filter_map(color).unzip()
     }
 
-    /// Notes which tasks are at the same position in lanes that are alike.
+    /// Notes which tasks are at the same position in lanes that are alike, and which ones look like no other.
     pub fn note_positions(&mut self, lanes: &[LanePair], colors: [&[u64]; 2]) {
+        if self.may_be_reordered {
+            self.unlike_others =
+                pairs_of_distinct(colors[0], colors[1]).into_iter().map(|(ours, _)| ours).collect();
+        }
         if self.complete.lacks_tasks == [true, true] {
             return;
         }
@@ -340,62 +355,8 @@ impl<'g> Pairing<'g> {
         }
     }
 
-    /// Doubts pairs of tasks with different arguments if a task without a partner fits one of the two: a program may have
-    /// one task more.
-    fn doubt_incompatible(&mut self, traits: &MatchCriteria) {
-        if self.unpaired_first().next().is_none() && self.unpaired_second().next().is_none() {
-            return;
-        }
-        let fits = |ours: usize, theirs: usize| self.is_compatible((ours, theirs), traits);
-        let has_rival = |(ours, theirs): &(usize, usize)| {
-            !fits(*ours, *theirs)
-                && (self.unpaired_first().take(MAX_RIVALS).any(|rival| fits(rival, *theirs))
-                    || self.unpaired_second().take(MAX_RIVALS).any(|rival| fits(*ours, rival)))
-        };
-        let doubted: Vec<usize> = self.certain_pairs().filter(has_rival).map(|(ours, _)| ours).collect();
-        for ours in doubted {
-            let doubt =
-                "its arguments differ from those of its partner, and a task without a partner fits better";
-            self.uncertain.insert(ours, doubt.into());
-        }
-    }
-
-    /// Doubts pairs of a program with several threads or queues, which may start equal tasks in any order: pairs that would
-    /// fit if they were exchanged, and, if a dump is incomplete, pairs of another shape without a name of their own.
-    fn doubt_unlike(&mut self, by_shape: &MatchCriteria) {
-        let is_program = self.first.others_write && self.second.others_write;
-        if !is_program || ![self.first, self.second].iter().any(|graph| graph.has_several_lanes()) {
-            return;
-        }
-        if !self.complete.is_whole {
-            let is_doubtful = |&(ours, theirs): &(usize, usize)| {
-                !self.uniquely_named.contains(&ours) && !self.is_compatible((ours, theirs), by_shape)
-            };
-            let doubted: Vec<usize> =
-                self.certain_pairs().filter(is_doubtful).map(|(ours, _)| ours).collect();
-            for ours in doubted {
-                let doubt = "its arguments differ from those of its partner, and a dump is incomplete";
-                self.uncertain.insert(ours, doubt.into());
-            }
-        }
-        let traits = &MatchCriteria { scalars: true, ..*by_shape };
-        let fits = |ours: usize, theirs: usize| self.is_compatible((ours, theirs), traits);
-        let unlike: Vec<(usize, usize)> =
-            self.certain_pairs().filter(|&(ours, theirs)| !fits(ours, theirs)).collect();
-        let is_exchanged = |&&(ours, theirs): &&(usize, usize)| {
-            let from = unlike.partition_point(|&(rival, _)| rival + MAX_RIVALS < ours);
-            let mut near = unlike[from..].iter().take_while(|(rival, _)| *rival <= ours + MAX_RIVALS);
-            near.any(|&(rival, other)| fits(ours, other) && fits(rival, theirs))
-        };
-        let doubted: Vec<usize> = unlike.iter().filter(is_exchanged).map(|&(ours, _)| ours).collect();
-        for ours in doubted {
-            let doubt = "its arguments differ from those of its partner, and another pair of tasks fits the other way round";
-            self.uncertain.insert(ours, doubt.into());
-        }
-    }
-
     /// Whether nothing that both dumps captured of two tasks differs.
-    fn is_compatible(&self, (ours, theirs): (usize, usize), traits: &MatchCriteria) -> bool {
+    pub(super) fn is_compatible(&self, (ours, theirs): (usize, usize), traits: &MatchCriteria) -> bool {
         let (ours, theirs) = (self.first.task(ours), self.second.task(theirs));
         traits.is_compatible((self.first.tasks(), ours), (self.second.tasks(), theirs))
     }
@@ -403,11 +364,10 @@ impl<'g> Pairing<'g> {
     /// The final pairs, with reasons for the tasks without a partner.
     pub fn finish(mut self, traits: &MatchCriteria, lanes: &[LanePair]) -> Matching {
         self.pair_lone_stretches(lanes);
-        self.doubt_incompatible(traits);
-        self.doubt_unlike(traits);
+        self.doubt_pairs(traits);
         let uniquely_named = std::mem::take(&mut self.uniquely_named);
         let matched = Matching { partner: self.partner.clone(), uniquely_named, ..Matching::default() };
-        if self.pair_of_first.iter().chain(&self.pair_of_second).all(Option::is_some) {
+        if self.is_complete() {
             return Matching { uncertain: self.uncertain, ..matched };
         }
         let [ours, theirs] = self.local_colors(traits);
@@ -466,6 +426,10 @@ impl<'g> Pairing<'g> {
         if self.complete.lacks_tasks != [false, false] {
             return Some("a dump lacks tasks, and one of them may fit as well".into());
         }
+        let is_identified = self.uniquely_named.contains(&ours) || self.unlike_others.contains(&ours);
+        if self.may_be_reordered && !self.complete.is_whole && !is_identified {
+            return Some("a dump is incomplete, and tasks of other threads or queues may fit as well".into());
+        }
         if self.uncertain.is_empty() {
             return None;
         }
@@ -491,11 +455,11 @@ impl<'g> Pairing<'g> {
         }
     }
 
-    fn unpaired_first(&self) -> impl Iterator<Item = usize> + use<'_, 'g> {
+    pub(super) fn unpaired_first(&self) -> impl Iterator<Item = usize> + use<'_, 'g> {
         (0..self.first.len()).filter(|&p| self.pair_of_first[p].is_none())
     }
 
-    fn unpaired_second(&self) -> impl Iterator<Item = usize> + use<'_, 'g> {
+    pub(super) fn unpaired_second(&self) -> impl Iterator<Item = usize> + use<'_, 'g> {
         (0..self.second.len()).filter(|&p| self.pair_of_second[p].is_none())
     }
 }
