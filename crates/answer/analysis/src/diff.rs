@@ -318,7 +318,7 @@ fn is_never_written(
         return Ok(false);
     }
     // A task that filters removed may have written it.
-    if observed::lacks_tasks(dumps.0) || observed::lacks_tasks(dumps.1) {
+    if observed::lacks_records(dumps.0) || observed::lacks_records(dumps.1) {
         return Ok(false);
     }
     let (mut place, mut arg_index, mut stage) = (place, record.arg_index, record.stage);

@@ -135,7 +135,7 @@ fn claims(sentence: &str, of_golden: bool) -> Vec<Mention> {
             part.split_once('@').filter(|(step, _)| step.parse::<u32>().is_ok()).map_or(part, |of| of.1),
         )?;
         // What a task left there is the wrong input of another one. That does not say that it is wrong.
-        if part.contains(") left") && !part.contains("the golden does not have") {
+        if is_source(part) && !part.contains("the golden does not have") {
             return None;
         }
         let (claim, of_golden) = match part {
@@ -148,6 +148,16 @@ fn claims(sentence: &str, of_golden: bool) -> Vec<Mention> {
         Some(Mention { task, claim, of_golden, words: format!("headline: {sentence}") })
     });
     named.collect()
+}
+
+/// Whether a text says what a task left somewhere. Example: `0x7 (k) left there, and no recorded task changed that since`.
+fn is_source(text: &str) -> bool {
+    let after_id = text.trim_start_matches(|letter: char| letter.is_ascii_alphanumeric() || letter == '@');
+    let after_name = match after_id.strip_prefix(" (") {
+        Some(name) => name.split_once(") ").map_or("", |(_, rest)| rest),
+        None => after_id.trim_start(),
+    };
+    after_name.starts_with("left")
 }
 
 /// The id that a text begins with.
@@ -212,6 +222,10 @@ mod tests {
             ),
             (
                 "task 0x9 (k) was fed a wrong input: argument 0 is what task 0x7 (k) left; in the golden it comes from task 0x8 (k)",
+                vec![(9, Claim::Fed, false)],
+            ),
+            (
+                "task 0x9 (-) was fed a wrong input: argument 0 is an unattributed change: bytes 0 to 7 are not what task 0x2 left there, and no recorded task changed that since. Task 0x3, which ran in between, used the memory right next to it",
                 vec![(9, Claim::Fed, false)],
             ),
             (

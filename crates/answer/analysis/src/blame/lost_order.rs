@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tensortap_abi::DumpStage;
 use tensortap_format::{Argument, ArgumentSnapshot, FormatError, Task};
 
-use super::observed::lacks_tasks;
+use super::observed::lacks_records;
 use crate::evidence::{Evidence, Recording, Spans, holds_content_before, holds_output_of};
 use crate::graph::{TensorView, lane};
 use crate::labels::{Races, Status, TaskStatus};
@@ -26,7 +26,7 @@ pub(super) fn find(
 ) -> Result<HashMap<(usize, u16), usize>, FormatError> {
     let mut found = HashMap::new();
     // A task that only the golden has may have ordered others there.
-    let lacks_order = lacks_tasks(ours.dump) || !matching.only_second.is_empty();
+    let lacks_order = lacks_records(ours.dump) || !matching.only_second.is_empty();
     if lacks_order || !statuses.iter().any(TaskStatus::has_outside) {
         return Ok(found);
     }

@@ -24,7 +24,7 @@ pub(super) fn uninitialized(
     statuses: &[TaskStatus],
 ) -> HashSet<(usize, u16)> {
     let mut uninitialized = HashSet::new();
-    if graph.observations().is_none() || theirs.observations().is_none() || lacks_tasks(golden) {
+    if graph.observations().is_none() || theirs.observations().is_none() || lacks_records(golden) {
         return uninitialized;
     }
     for task in graph.tasks().iter() {
@@ -104,7 +104,7 @@ fn overwrite_evidence_in(
 }
 
 /// Whether a dump may lack tasks, and so their writes and the order they imply.
-pub(crate) fn lacks_tasks(dump: &Dump) -> bool {
+pub(crate) fn lacks_records(dump: &Dump) -> bool {
     dump.footer().is_none_or(|footer| footer.filtered_records > 0 || !footer.losses.is_empty())
 }
 

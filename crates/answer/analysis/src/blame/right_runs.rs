@@ -6,7 +6,7 @@ use tensortap_judge::{Evidence, Outcome, Rule, Verdict};
 
 use super::BlameOptions;
 use super::golden::match_options;
-use crate::evidence::{Spans, all_positions, failing_between};
+use crate::evidence::{Spans, all_positions, difference_between};
 use crate::graph::{TaskGraph, load_with_progress, steps_of_golden};
 use crate::matching::match_tasks;
 
@@ -80,9 +80,9 @@ impl<'r> RightRuns<'r> {
             if arg.is_scalar() && arg.scalar_bits != other.scalar_bits {
                 all = all_positions(arg);
             } else if !arg.is_scalar() && is_captured && !is_equal {
-                let found = failing_between((dump, arg), (run.dump, other), (stage, rule, self.across))?;
+                let found = difference_between((dump, arg), (run.dump, other), (stage, rule, self.across))?;
                 // Without contents, any part may differ.
-                all = all.or(&found.map_or_else(|| all_positions(arg), |(found, _)| found));
+                all = all.or(&found.map_or_else(|| all_positions(arg), |found| found.failing));
             }
         }
         Ok(all)
@@ -108,9 +108,8 @@ impl<'r> RightRuns<'r> {
         let settled = (golden.stage, rule, self.across);
         let failing = match arg.is_scalar() {
             true => Some(all_positions(arg)),
-            false => {
-                failing_between((dump, arg), (golden.dump, golden.arg), settled)?.map(|(found, _)| found)
-            }
+            false => difference_between((dump, arg), (golden.dump, golden.arg), settled)?
+                .map(|found| found.failing),
         };
         let failing = failing.unwrap_or_else(|| all_positions(arg));
         Ok(match failing.without(&noise).is_empty() {

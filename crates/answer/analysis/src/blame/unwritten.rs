@@ -7,7 +7,7 @@
 use tensortap_abi::DumpStage;
 use tensortap_format::{Argument, Dump, FormatError};
 
-use super::observed::{is_written, lacks_tasks};
+use super::observed::{is_written, lacks_records};
 use super::values::is_value;
 use super::{Blame, ComparedArg};
 use crate::compare::unless_gone;
@@ -181,7 +181,7 @@ fn untouched(
 ) -> Result<UnwrittenBytes, FormatError> {
     let mut changed: Vec<Argument<'_>> = Vec::new();
     // A missing task may have written.
-    if graph.observations().is_none() || lacks_tasks(dump) {
+    if graph.observations().is_none() || lacks_records(dump) {
         return Ok(UnwrittenBytes::Nothing);
     }
     for _ in 0..MAX_TASKS_BACK {

@@ -187,26 +187,35 @@ pub(super) fn equal_part(own: &[u8], theirs: &[u8], range: &SharedRange, halves:
 }
 
 impl Gatherer<'_> {
-    /// The differing positions of elements outside the rule at a stage, and the dump's content; `None` if contents are
-    /// missing.
-    pub(super) fn failing(
+    /// How the contents of a pair differ at a stage; `None` if contents are missing.
+    pub(super) fn difference(
         &self,
         pair: ArgPair<'_>,
         stage: DumpStage,
-    ) -> Result<Option<(Spans, Vec<u8>)>, FormatError> {
+    ) -> Result<Option<ContentDifference>, FormatError> {
         let ArgPair { task, arg, partner, other } = pair;
         let rule = self.rules.rule(task.place(), arg, stage);
         let sides = ((self.ours.dump, arg), (self.golden.dump, other));
-        let Some((failing, ours)) = failing_between(sides.0, sides.1, (stage, rule, self.across))? else {
+        let Some(found) = difference_between(sides.0, sides.1, (stage, rule, self.across))? else {
             return Ok(None);
         };
         if self.right_runs.is_empty() {
-            return Ok(Some((failing, ours)));
+            return Ok(Some(found));
         }
         let golden = GoldenArg { dump: self.golden.dump, task: partner.place(), arg: other, stage };
         let noise = self.right_runs.differing(golden, rule)?.whole_elements(width(arg));
-        Ok(Some((failing.without(&noise), ours)))
+        Ok(Some(ContentDifference { failing: found.failing.without(&noise), ..found }))
     }
+}
+
+/// How two contents differ.
+pub(crate) struct ContentDifference {
+    /// The differing positions of elements outside the rule.
+    pub failing: Spans,
+    /// The differing positions of elements within the rule.
+    pub near: Spans,
+    /// The content of the first side.
+    pub content: Vec<u8>,
 }
 
 /// All positions of an argument, in half-bytes.
@@ -214,15 +223,15 @@ pub(crate) fn all_positions(arg: Argument<'_>) -> Spans {
     Spans::up_to(arg.content_bytes().unwrap_or(0).saturating_mul(2).max(1))
 }
 
-/// The differing positions of elements outside a rule, and the content of the first side; `None` if contents are missing.
+/// How two contents differ; `None` if contents are missing.
 ///
 /// # Errors
 /// A file cannot be read.
-pub(crate) fn failing_between(
+pub(crate) fn difference_between(
     (dump, arg): (&Dump, Argument<'_>),
     (golden, other): (&Dump, Argument<'_>),
     (stage, rule, across): (DumpStage, Rule, bool),
-) -> Result<Option<(Spans, Vec<u8>)>, FormatError> {
+) -> Result<Option<ContentDifference>, FormatError> {
     let Some(ours) = content(dump, arg, stage)? else { return Ok(None) };
     let Some(theirs) = content(golden, other, stage)? else { return Ok(None) };
     let types = (TensorType::new(arg.dtype, arg.shape()), TensorType::new(other.dtype, other.shape()));
@@ -235,11 +244,14 @@ pub(crate) fn failing_between(
     let width = width(arg);
     let mut spans = Spans::default();
     failing.into_iter().for_each(|range| spans.push(range.start * width..range.end * width));
+    let mut near = Spans::default();
     // Only bytes that differ can carry the error of another task.
     if arg.dtype == other.dtype && ours.len() == theirs.len() {
-        let bytes = spans.and(&differing(&ours, &theirs, arg.dtype.bits() < 8));
+        let differing = differing(&ours, &theirs, arg.dtype.bits() < 8);
+        near = differing.without(&spans);
+        let bytes = spans.and(&differing);
         // An element of equal bytes can still fail: NaN under a rule that treats NaN as unequal.
         spans = if bytes.is_empty() { spans } else { bytes };
     }
-    Ok(Some((spans, ours)))
+    Ok(Some(ContentDifference { failing: spans, near, content: ours }))
 }

@@ -103,8 +103,8 @@ impl<'r> Gatherer<'r> {
         let Some(own) = TensorView::of(pair.arg).and_then(|view| pieces(&view)) else {
             return Ok(whole(self.evidence.unknown("its view has too many pieces")));
         };
-        let (failing, content, how) = match self.failing(pair, DumpStage::BeforeDispatch)? {
-            Some((failing, content)) => (failing, Some(content), Differs::All),
+        let (failing, content, how) = match self.difference(pair, DumpStage::BeforeDispatch)? {
+            Some(found) => (found.failing, Some(found.content), Differs::All),
             None => (Spans::up_to(pair.end()), None, Differs::Some),
         };
         let mut answer = Answer { left: failing, ..Answer::default() };

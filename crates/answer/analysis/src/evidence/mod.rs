@@ -42,13 +42,14 @@ use std::ops::Range;
 use tensortap_abi::{DumpStage, Role};
 use tensortap_format::{Argument, Dump, FormatError, Task};
 
+use crate::blame::observed::lacks_records;
 use crate::blame::{RightRuns, RuleTable};
 use crate::graph::candidates::is_used;
 use crate::graph::view::pieces;
 use crate::graph::{OutputRef, TaskGraph, TensorView, WriteMap};
 use crate::labels::{ArgStatus, Races, Status, TaskStatus};
 use crate::matching::{Matching, lacks_tasks};
-pub(crate) use content::{all_positions, failing_between, holds_content_before, holds_output_of};
+pub(crate) use content::{all_positions, difference_between, holds_content_before, holds_output_of};
 pub(crate) use inputs::covered_by;
 pub(crate) use spans::Spans;
 pub(crate) use undefined::UninitializedUse;
@@ -208,6 +209,8 @@ pub(crate) struct OutputEvidence {
     pub is_stale: bool,
     /// Why it is not known whether the task wrote wrong elements; the number of the reason.
     undecided: Option<u32>,
+    /// The task wrote elements that are within their rule, but not equal.
+    is_near: bool,
     /// Only hashes or statistics show the difference, so it is not known which elements differ.
     is_by_hash: bool,
     /// A task of the run left something else than in the golden, but it may have been another task, or not be wrong.
@@ -267,6 +270,11 @@ impl Evidence {
     pub fn is_left_wrong(&self, task: usize, arg_index: u16) -> bool {
         let is_known = |origin: ErrorOrigin| origin.is_of_run() && origin.unknown_reason().is_none();
         self.has_origin(OutputRef { task, arg_index }, is_known)
+    }
+
+    /// Whether a task wrote elements that are within their rule, but not equal, next to elements outside their rule.
+    pub fn is_near(&self, output: OutputRef) -> bool {
+        self.outputs.get(&output).is_some_and(|output| output.is_near)
     }
 
     /// The arguments that differ before their tasks and are not, or not only, what an earlier task left there wrong;
@@ -427,6 +435,8 @@ pub(crate) struct Gatherer<'r> {
     has_threads: bool,
     /// Whether a dump lacks tasks of its run.
     lacks_tasks: bool,
+    /// Whether a dump lacks records of its run.
+    lacks_records: bool,
 }
 
 impl<'r> Gatherer<'r> {
@@ -452,6 +462,7 @@ impl<'r> Gatherer<'r> {
             times: None,
             has_threads: false,
             lacks_tasks: false,
+            lacks_records: false,
         }
     }
 
@@ -491,6 +502,7 @@ impl<'r> Gatherer<'r> {
         self.times = are_programs.then(|| runs.map(|run| Races::of(run.graph)));
         self.has_threads = runs.iter().any(|run| run.graph.has_several_lanes());
         self.lacks_tasks = runs.iter().any(|run| lacks_tasks(run.graph));
+        self.lacks_records = runs.iter().any(|run| lacks_records(run.dump));
     }
 
     fn visit_pair(
@@ -573,9 +585,9 @@ impl<'r> Gatherer<'r> {
         let is_ambiguous = |run: Recording<'_>, arg| {
             run.graph.observations().is_some_and(|seen| seen.ambiguity(arg).is_some())
         };
-        // The order of a task that only one of the dumps has is not known in the other one.
-        let is_disturbed =
-            self.lacks_tasks && (is_ambiguous(self.ours, pair.arg) || is_ambiguous(self.golden, pair.other));
+        // What one of the dumps lacks may have ordered its tasks.
+        let is_disturbed = self.lacks_records
+            && (is_ambiguous(self.ours, pair.arg) || is_ambiguous(self.golden, pair.other));
         let is_declared = pair.arg.role_known && self.times.is_some();
         let may_share = !pair.arg.role_known || pair.arg.role == Role::InOut;
         let may_lack_writers = self.times.is_some() && self.lacks_tasks && self.has_threads && may_share;

@@ -31,7 +31,8 @@ impl<'r> Gatherer<'r> {
     ) -> Result<OutputEvidence, FormatError> {
         let ArgPair { arg, other, .. } = pair;
         let own = ErrorOrigin::Written(pair.output());
-        let failing = self.failing(pair, DumpStage::AfterCompletion)?.map(|(failing, _)| failing);
+        let found = self.difference(pair, DumpStage::AfterCompletion)?;
+        let (failing, near) = found.map(|found| (found.failing, found.near)).unzip();
         let all = || Spans::up_to(pair.end());
         if is_of_one_run(arg, pair.partner) {
             return self.candidate_of_one_run(pair, failing.as_ref(), input);
@@ -94,7 +95,8 @@ impl<'r> Gatherer<'r> {
         let mut kept = self.kept(pair, &failing.without(&written), input);
         self.doubt_between(&mut kept, &ours.or(&theirs));
         marks.extend(kept.0);
-        Ok(OutputEvidence { is_stale, ..OutputEvidence::of(Marks::joined(marks)) })
+        let is_near = near.is_some_and(|near| !near.and(&ours.or(&theirs)).is_empty());
+        Ok(OutputEvidence { is_stale, is_near, ..OutputEvidence::of(Marks::joined(marks)) })
     }
 
     /// The evidence if only one run recorded the content before the task, or none. Elements that changed there are written.

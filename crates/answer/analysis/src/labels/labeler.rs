@@ -217,7 +217,11 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
         if let Some((wrong, _)) = wrong.filter(|_| self.isolated) {
             return self.wrong_here(task, wrong);
         }
-        if let Some((arg, race)) = outside.iter().find_map(|(a, c)| match c {
+        // A program may read less than it declares. Without a wrong output, an early read is no race.
+        let shows_race = !self.graph.others_write
+            || self.inputs.evidence.is_none()
+            || wrong.is_some_and(|(_, is_own)| is_own);
+        if let Some((arg, race)) = outside.iter().filter(|_| shows_race).find_map(|(a, c)| match c {
             Cause::Raced(race) => Some((a, *race)),
             _ => None,
         }) {
@@ -232,6 +236,12 @@ impl<'a, C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'a, C> {
                 _ => None,
             }) {
                 return finding(Label::Unknown, Some(reason.clone()), at(arg));
+            }
+            let likely_races = self.inputs.likely_races.as_ref();
+            if let Some((_, words)) =
+                likely_races.and_then(|races| races.get(&(task, wrong.arg_index))).filter(|_| !self.isolated)
+            {
+                return finding(Label::Unknown, Some(words.clone()), at(&wrong));
             }
             // An input that was not captured may be the cause, rather than one that differs.
             let missing = self.missing_input(node, args).filter(|_| !self.is_without_inputs(node));

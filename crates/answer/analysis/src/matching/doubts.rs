@@ -15,8 +15,7 @@ const MAX_RIVALS: usize = 64;
 const LONE_TASK: &str =
     "its arguments differ from those of its partner, and a task without a partner fits better";
 const INCOMPLETE: &str = "its arguments differ from those of its partner, and a dump is incomplete";
-const EXCHANGED: &str =
-    "its arguments differ from those of its partner, and another pair of tasks fits the other way round";
+const EXCHANGED: &str = "several tasks of other threads or queues have the same arguments";
 const OTHER_OUTPUT: &str = "another task of the golden, of the same kernel, left the same content";
 
 impl Pairing<'_> {
@@ -24,8 +23,8 @@ impl Pairing<'_> {
     pub(super) fn doubt_pairs(&mut self, by_shape: &MatchCriteria) {
         self.doubt(LONE_TASK, self.fitting_lone_tasks(by_shape));
         if self.may_be_reordered {
+            self.exchange_fitting(by_shape);
             self.doubt(INCOMPLETE, self.unlike_in_incomplete_dumps(by_shape));
-            self.doubt(EXCHANGED, self.fitting_the_other_way_round(by_shape));
             self.doubt(OTHER_OUTPUT, self.with_content_of_another(by_shape));
         }
     }
@@ -61,18 +60,26 @@ impl Pairing<'_> {
         self.certain_pairs().filter(is_unlike).map(|(ours, _)| ours).collect()
     }
 
-    /// Pairs with different arguments that would fit if they were exchanged.
-    fn fitting_the_other_way_round(&self, by_shape: &MatchCriteria) -> Vec<usize> {
+    /// Exchanges the partners of two pairs if no argument differs then.
+    fn exchange_fitting(&mut self, by_shape: &MatchCriteria) {
         let traits = &MatchCriteria { scalars: true, ..*by_shape };
-        let fits = |ours: usize, theirs: usize| self.is_compatible((ours, theirs), traits);
-        let unlike: Vec<(usize, usize)> =
-            self.certain_pairs().filter(|&(ours, theirs)| !fits(ours, theirs)).collect();
-        let is_exchanged = |&&(ours, theirs): &&(usize, usize)| {
-            let from = unlike.partition_point(|&(rival, _)| rival + MAX_RIVALS < ours);
-            let mut near = unlike[from..].iter().take_while(|(rival, _)| *rival <= ours + MAX_RIVALS);
-            near.any(|&(rival, other)| fits(ours, other) && fits(rival, theirs))
-        };
-        unlike.iter().filter(is_exchanged).map(|&(ours, _)| ours).collect()
+        let fits = |pairing: &Self, ours, theirs| pairing.is_compatible((ours, theirs), traits);
+        let mut unlike: Vec<(usize, usize)> =
+            self.certain_pairs().filter(|&(ours, theirs)| !fits(self, ours, theirs)).collect();
+        for at in 0..unlike.len() {
+            let (ours, theirs) = unlike[at];
+            let near = unlike[at + 1..].iter().take_while(|(rival, _)| *rival <= ours + MAX_RIVALS);
+            let mut fitting = near.enumerate().filter(|&(_, &(rival, other))| {
+                !fits(self, ours, theirs) && fits(self, ours, other) && fits(self, rival, theirs)
+            });
+            let Some((distance, &(rival, other))) = fitting.next() else { continue };
+            let is_single = fitting.next().is_none();
+            drop(fitting);
+            (unlike[at].1, unlike[at + 1 + distance].1) = (other, theirs);
+            let doubt = || (!is_single).then(|| EXCHANGED.to_owned());
+            self.pair(ours, other, doubt());
+            self.pair(rival, theirs, doubt());
+        }
     }
 
     /// Pairs with different outputs, if the output is that of another task of the golden which looks alike, and whose own
