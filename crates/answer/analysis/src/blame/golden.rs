@@ -26,7 +26,7 @@ use super::{
 use crate::compare::{LiveGolden, Side, compare, record_side};
 use crate::error::AnalysisError;
 use crate::evidence::{Evidence, Gatherer, Recording, holds_output_of};
-use crate::graph::{OutputRef, TaskGraph, candidates, load_with_progress, steps_of_golden};
+use crate::graph::{TaskGraph, candidates, load_with_progress, steps_of_golden};
 use crate::labels::{
     ArgStatus, InputFacts, PartnerTimes, Races, Status, TaskStatus, counting_outputs, label_tasks,
 };
@@ -89,15 +89,7 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     let gatherer = Gatherer::new(recordings, &matching, (&rules, &right_runs), options.other_dtypes);
     let evidence = gatherer.gather(&statuses, &|| work.check_canceled())?;
     drop(rules);
-    let is_near = |output: OutputRef| {
-        near_outputs.contains(&(output.task, output.arg_index)) || evidence.is_near(output)
-    };
-    // Part of these inputs may be outside for another reason than what a task left there.
-    let outside = outside_inputs(&graph, &statuses).into_iter().filter(|&(task, arg_index)| {
-        let arg = graph.task(task).argument(arg_index);
-        arg.is_some_and(|arg| graph.last_holders(arg).iter().any(|&holder| is_near(holder)))
-    });
-    near.extend(outside);
+    near.extend(evidence.near_inputs());
     let mut counting = evidence.counting(&graph);
     let of_regions = counting_outputs(&graph, &statuses);
     counting.extend(of_regions.map(|(task, arg)| (task, arg, DumpStage::AfterCompletion)));

@@ -178,6 +178,8 @@ pub(crate) struct InputEvidence {
     pub uninitialized: UninitializedUse,
     /// In one of the runs, nothing orders the task with another one that may have written the argument.
     is_unordered: bool,
+    /// A task left elements there that are within their rule, but not equal.
+    is_near: bool,
 }
 
 impl InputEvidence {
@@ -209,7 +211,7 @@ pub(crate) struct OutputEvidence {
     pub is_stale: bool,
     /// Why it is not known whether the task wrote wrong elements; the number of the reason.
     undecided: Option<u32>,
-    /// The task wrote elements that are within their rule, but not equal.
+    /// A task of the run left elements that are within their rule, but not equal.
     is_near: bool,
     /// Only hashes or statistics show the difference, so it is not known which elements differ.
     is_by_hash: bool,
@@ -272,9 +274,9 @@ impl Evidence {
         self.has_origin(OutputRef { task, arg_index }, is_known)
     }
 
-    /// Whether a task wrote elements that are within their rule, but not equal, next to elements outside their rule.
-    pub fn is_near(&self, output: OutputRef) -> bool {
-        self.outputs.get(&output).is_some_and(|output| output.is_near)
+    /// Arguments outside their rule before their tasks, of which other parts are within it, but not equal.
+    pub fn near_inputs(&self) -> impl Iterator<Item = (usize, u16)> + '_ {
+        self.inputs.iter().filter(|(_, input)| input.is_near).map(|(key, _)| *key)
     }
 
     /// The arguments that differ before their tasks and are not, or not only, what an earlier task left there wrong;
@@ -547,7 +549,12 @@ impl<'r> Gatherer<'r> {
         };
         let shared =
             if input.is_some() || output.is_some() { self.written_meanwhile(pair) } else { Spans::default() };
+        let input = input.map(|input| {
+            let holders = self.ours.graph.last_holders(pair.arg);
+            InputEvidence { is_near: holders.iter().any(|&holder| self.left_near(holder)), ..input }
+        });
         if let Some(mut output) = output {
+            output.is_near |= input.as_ref().is_some_and(|input| input.is_near);
             if !shared.is_empty() {
                 let reason = self.evidence.number_of(MEANWHILE);
                 let is_doubted = output.marks.doubt(&shared, ErrorOrigin::Unknown(reason));
@@ -569,6 +576,18 @@ impl<'r> Gatherer<'r> {
             self.evidence.inputs.insert(key, input);
         }
         Ok(())
+    }
+
+    /// Whether a task left elements that are within their rule, but not equal.
+    fn left_near(&self, holder: OutputRef) -> bool {
+        if let Some(output) = self.evidence.outputs.get(&holder) {
+            return output.is_near;
+        }
+        let written = self.ours.graph.output(holder);
+        let partner = self.matching.partner[holder.task].map(|partner| self.golden.graph.task(partner));
+        let golden = written.zip(partner).and_then(|(written, partner)| partner.counterpart(written));
+        let hashes = written.and_then(|arg| arg.hash_after()).zip(golden.and_then(|arg| arg.hash_after()));
+        hashes.is_some_and(|(ours, golden)| ours != golden)
     }
 
     /// Whether in both runs, the order of a task and of all others that may have written an argument of unknown role is known.
