@@ -60,6 +60,8 @@ pub struct RunExtent {
     pub ended_early: bool,
     /// Whether filters removed tasks, not only arguments. `None` if that is not known.
     pub filters_tasks: Option<bool>,
+    /// Whether several threads recorded, or the program had several queues. The dump may lack the tasks of some of them.
+    pub had_several_lanes: bool,
 }
 
 /// The producers of an input.
@@ -120,8 +122,11 @@ pub(crate) fn lane(task: Task<'_>) -> (u32, Option<u32>) {
 }
 
 impl TaskGraph {
-    /// Whether the captured tasks ran on several threads or queues.
+    /// Whether tasks ran on several threads or queues. Counts those whose tasks the dump lacks.
     pub(crate) fn has_several_lanes(&self) -> bool {
+        if self.extent.had_several_lanes && crate::matching::lacks_tasks(self) {
+            return true;
+        }
         let mut lanes = self.tasks.iter().map(lane);
         let first = lanes.next();
         lanes.any(|lane| Some(lane) != first)
@@ -306,7 +311,11 @@ fn extent(dump: &Dump) -> RunExtent {
     let records = footer.filter(|_| counts_all).map(|footer| {
         dump.len().saturating_add(footer.filtered_records).saturating_add(footer.dropped_records())
     });
-    RunExtent { records, ended_early, filters_tasks: filters_tasks(dump) }
+    /// Queues are numbered from 1.
+    const SECOND_QUEUE: u32 = 2;
+    let had_several_lanes =
+        footer.is_some_and(|footer| footer.threads.len() > 1) || dump.queue_name(SECOND_QUEUE).is_some();
+    RunExtent { records, ended_early, filters_tasks: filters_tasks(dump), had_several_lanes }
 }
 
 /// Whether the dump's filters removed tasks. A recorded program reports its tasks even if no argument passes the filters.
