@@ -98,6 +98,7 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
     let golden_times = PartnerTimes::of(&theirs, &certain.partner);
     let overwriters = overwriters(recordings.0, &evidence, &golden_times)?;
     let lost_order = lost_order::find(recordings, &certain, &statuses, &evidence)?;
+    let unordered_writers = lost_order::unordered_writers(recordings.0, &evidence);
     let runs = (RecordedRun { dump, graph: &graph }, RecordedRun { dump: golden, graph: &theirs });
     // Filtered or lost tasks may have ordered others, so a race cannot be claimed.
     let likely_races = match observed::lacks_records(dump) || observed::lacks_records(golden) {
@@ -118,6 +119,7 @@ pub(super) fn blame(dump: &Dump, golden: &Dump, options: &BlameOptions<'_>) -> R
         misdirected,
         uninitialized,
         lost_order,
+        unordered_writers,
         likely_races,
         overwriters,
         golden_times,

@@ -55,6 +55,29 @@ pub(super) fn find(
     Ok(found)
 }
 
+/// For arguments of programs with declared roles that no earlier task wrote: a task that nothing orders with theirs and
+/// that declares to write there.
+pub(super) fn unordered_writers(run: Recording<'_>, evidence: &Evidence) -> HashMap<(usize, u16), usize> {
+    /// Limit on the distance of the two tasks.
+    const MOST: usize = 5_000;
+    let graph = run.graph;
+    let external: Vec<(usize, u16)> =
+        evidence.changed_inputs().filter(|(_, holder)| holder.is_none()).map(|(key, _)| key).collect();
+    let is_declared = graph.others_write && graph.observations().is_none() && graph.has_several_lanes();
+    if !is_declared || external.is_empty() {
+        return HashMap::new();
+    }
+    let order = Order::of(graph.tasks());
+    let writer_of = |(place, arg_index): (usize, u16)| {
+        let own = TensorView::of(graph.task(place).argument(arg_index)?)?;
+        let near = place.saturating_sub(MOST)..graph.len().min(place.saturating_add(MOST));
+        near.filter(|&other| other != place && order.are_unordered(other, place)).find(|&other| {
+            graph.task(other).outputs().filter_map(TensorView::of).any(|view| view.shares(&own))
+        })
+    };
+    external.into_iter().filter_map(|key| Some((key, writer_of(key)?))).collect()
+}
+
 /// The position of each golden task's partner.
 fn inverse(matching: &Matching) -> HashMap<usize, usize> {
     matching.partner.iter().enumerate().filter_map(|(ours, partner)| Some(((*partner)?, ours))).collect()

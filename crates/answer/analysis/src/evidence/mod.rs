@@ -148,19 +148,20 @@ impl Marks {
         (found, bare)
     }
 
-    /// Gives another origin to the positions in a set. Returns whether there are any.
+    /// Gives another origin to those positions in a set that differ because of something that happened in the run. Returns
+    /// whether there are any.
     fn doubt(&mut self, positions: &Spans, origin: ErrorOrigin) -> bool {
-        let doubted = self.spans().and(positions);
-        if doubted.is_empty() {
-            return false;
-        }
-        let mut marks = Marks::of_spans(&doubted, origin).0;
+        let mut marks = Vec::with_capacity(self.0.len());
+        let mut is_any = false;
         for mark in &self.0 {
-            let rest = Spans::of_unsorted(vec![mark.span.clone()]).without(positions);
-            marks.extend(Marks::of_spans(&rest, mark.origin).0);
+            let all = Spans::of_unsorted(vec![mark.span.clone()]);
+            let doubted = if mark.origin.is_of_run() { all.and(positions) } else { Spans::default() };
+            is_any |= !doubted.is_empty();
+            marks.extend(Marks::of_spans(&doubted, origin).0);
+            marks.extend(Marks::of_spans(&all.without(&doubted), mark.origin).0);
         }
         *self = Marks::joined(marks);
-        true
+        is_any
     }
 
     fn spans(&self) -> Spans {

@@ -16,6 +16,8 @@ pub(crate) enum UninitializedUse {
     /// It may have read it.
     #[default]
     MayBeRead,
+    /// It changed some of it, and left wrong elements there. So it may have read that part, even if others are defined.
+    Updated,
     /// It overwrote some of it and left the rest alone.
     PartlyOverwritten,
     /// It overwrote all of it, so the old content is no input.
@@ -59,12 +61,17 @@ impl Gatherer<'_> {
         let written = differing.and(&ours.or(&theirs));
         let after = self.evidence.differing(pair.task.place(), arg.arg_index, DumpStage::AfterCompletion);
         let overwritten = differing.and(&ours);
-        let wrong = overwritten.and(&after);
+        let wrong = overwritten.and(&after).whole_elements(width(arg));
+        eprintln!(
+            "DBG {:#x} {} {:?} {:?} all {:?} wrong {:?}",
+            pair.task.task_id, arg.arg_index, input.marks, differing, overwritten, wrong
+        );
         let (all, wrong_count) = (overwritten.len() / width(arg), wrong.len() / width(arg));
         let is_mostly_right = all >= MIN_ELEMENTS && wrong_count.saturating_mul(MAX_WRONG) <= all;
         let may_be_read = self.leaves_wrong(pair.task)
             && (arg.role_known || !is_mostly_right || self.may_accumulate(pair, &wrong)?);
         Ok(match written == differing {
+            _ if may_be_read && !wrong.is_empty() => UninitializedUse::Updated,
             _ if may_be_read || written.is_empty() => UninitializedUse::MayBeRead,
             true => UninitializedUse::Overwritten,
             false => UninitializedUse::PartlyOverwritten,

@@ -26,7 +26,11 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
         is_wanted: impl Fn(ErrorOrigin) -> bool,
     ) -> Cause {
         let Some(input) = evidence.input(task, arg.arg_index) else { return Cause::Within };
-        let is_cause = input.is_undefined && input.uninitialized == UninitializedUse::MayBeRead;
+        let is_cause = match input.uninitialized {
+            UninitializedUse::Updated => true,
+            UninitializedUse::MayBeRead => input.is_undefined,
+            UninitializedUse::PartlyOverwritten | UninitializedUse::Overwritten => false,
+        };
         let cause = |(origin, bytes): (ErrorOrigin, Range<u64>)| match origin {
             ErrorOrigin::Written(_) => Cause::Inherited,
             ErrorOrigin::Passed(output) => self.passed_cause(evidence, output),
@@ -245,6 +249,13 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
         }
         if let Some(seen) = seen {
             return self.without_producer_cause(seen, node, arg);
+        }
+        if let Some(&other) = self.inputs.unordered_writers.get(&(task, arg.arg_index)) {
+            let other = self.graph.task(other).task_id;
+            return Cause::Unknown(format!(
+                "no earlier task wrote argument {}, but task {other:#x} declares to write there, and nothing orders the two",
+                arg.arg_index
+            ));
         }
         self.overwriter(task, arg).map_or_else(|| self.external_words(task, arg), Cause::Raced)
     }

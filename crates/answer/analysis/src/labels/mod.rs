@@ -152,6 +152,9 @@ pub struct InputFacts {
     pub uninitialized: HashSet<(usize, u16)>,
     /// A task that may have written the argument and is ordered with its task only in the golden.
     pub lost_order: HashMap<(usize, u16), usize>,
+    /// For arguments of declared roles that no earlier task wrote: a task that declares to write there and that nothing
+    /// orders with theirs.
+    pub unordered_writers: HashMap<(usize, u16), usize>,
     /// A likely race for the argument, with its description. `None` if none was sought, because tasks that a dump lacks may
     /// have ordered the others.
     pub likely_races: Option<HashMap<(usize, u16), (LikelyRace, String)>>,
