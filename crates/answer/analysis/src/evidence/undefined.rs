@@ -62,10 +62,6 @@ impl Gatherer<'_> {
         let after = self.evidence.differing(pair.task.place(), arg.arg_index, DumpStage::AfterCompletion);
         let overwritten = differing.and(&ours);
         let wrong = overwritten.and(&after).whole_elements(width(arg));
-        eprintln!(
-            "DBG {:#x} {} {:?} {:?} all {:?} wrong {:?}",
-            pair.task.task_id, arg.arg_index, input.marks, differing, overwritten, wrong
-        );
         let (all, wrong_count) = (overwritten.len() / width(arg), wrong.len() / width(arg));
         let is_mostly_right = all >= MIN_ELEMENTS && wrong_count.saturating_mul(MAX_WRONG) <= all;
         let may_be_read = self.leaves_wrong(pair.task)

@@ -77,9 +77,11 @@ fn argument_state(blame: &Blame, place: usize, arg: Argument<'_>) -> InputState 
 }
 
 /// Whether an argument may hold anything before its task: its role is not known, the task changed it, and no recorded task
-/// wrote it before. Only a complete dump shows that the memory was never written.
+/// wrote it before. Only complete dumps of both runs show that the memory was never written.
 fn may_be_only_written(blame: &Blame, arg: Argument<'_>) -> bool {
-    let is_open = blame.graph.gap.is_some() && !arg.role_known && !arg.is_unchanged();
+    let lacks_writes =
+        [Some(&blame.graph), blame.golden.as_ref()].into_iter().flatten().any(|graph| graph.gap.is_some());
+    let is_open = lacks_writes && !arg.role_known && !arg.is_unchanged();
     is_open && blame.graph.producers_of(arg).is_empty()
 }
 
