@@ -146,7 +146,7 @@ impl LostOrderSearch<'_> {
             let is_missing = !is_held
                 && producers.contains(&other)
                 && self.left_right_content(other_task, arg)
-                && holds_content_before(self.ours, (arg, stage), &differing, other_task)?
+                && self.is_from_before((arg, stage), &differing, other_task)?
                 && holds_output_of(self.golden, (theirs, stage), &differing, from)?;
             late.extend(is_missing.then_some(other));
         }
@@ -176,6 +176,25 @@ impl LostOrderSearch<'_> {
                 && graph.task(*rival).arguments().any(|written| written.may_be_written() && shares(&written))
         };
         rivals.iter().any(may_write)
+    }
+
+    /// Whether an argument holds what was there before another task. Without a record of that, what earlier tasks left there
+    /// decides.
+    fn is_from_before(
+        &self,
+        held: (Argument<'_>, DumpStage),
+        differing: &Spans,
+        other: Task<'_>,
+    ) -> Result<bool, FormatError> {
+        if other.outputs().any(|written| written.before.is_some()) {
+            return holds_content_before(self.ours, held, differing, other);
+        }
+        for holder in self.ours.graph.last_holders(held.0) {
+            if holds_output_of(self.ours, held, differing, self.ours.graph.task(holder.task))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Whether an argument is also what another task left there. Tasks of several steps often write the same.
