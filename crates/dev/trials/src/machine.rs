@@ -146,11 +146,16 @@ fn overlap(first: &Launch, second: &Launch) -> bool {
         };
         launch.args.iter().flat_map(of_arg).collect()
     };
+    let is_pair = || {
+        let views = first.args.first().zip(second.args.first());
+        first.kernel == second.kernel && views.is_some_and(|(one, other)| one.view == other.view)
+    };
     first.lane != second.lane
         && match second.overlap {
             Overlap::None => false,
             Overlap::Begins => true,
-            Overlap::Shares => used(first).is_disjoint(&used(second)),
+            // After a fault, another launch may be next to it, which it has to wait for.
+            Overlap::Shares => is_pair() && used(first).is_disjoint(&used(second)),
         }
 }
 
