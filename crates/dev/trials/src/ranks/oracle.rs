@@ -393,6 +393,13 @@ impl Case<'_> {
         if is_collective && (self.absence.is_some() || is_unclear) || !self.has_visible_error(place) {
             return false;
         }
+        // A host computes what it loads from what it read, and a filter may have removed its reads.
+        let is_load = self.program.jobs[place.job].phase == Phase::Load;
+        let is_filtered =
+            [&self.actual, &self.golden].iter().any(|run| !run.captures[place.rank].is_complete());
+        if is_load && is_filtered {
+            return false;
+        }
         let mut ranks = self.program.members(layer, place.rank).into_iter();
         match self.guilty.contains(&place) {
             true => ranks.all(|rank| {
