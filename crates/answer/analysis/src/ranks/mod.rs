@@ -258,6 +258,7 @@ struct Joiner<'a> {
 impl Joiner<'_> {
     /// The findings that change, of tasks where an error began by the evidence of their own ranks, or may have begun.
     fn changes(&mut self, unaligned: &[Unaligned]) -> Vec<(RankTask, Finding)> {
+        let all = unaligned;
         let unaligned: HashMap<RankTask, &Unaligned> = unaligned
             .iter()
             .flat_map(|one| one.tasks.iter().map(move |&(rank, task)| (RankTask { rank, task }, one)))
@@ -278,13 +279,29 @@ impl Joiner<'_> {
                 }
                 let change = match (self.judged.by_task.get(&at), unaligned.get(&at)) {
                     (Some(&operation), _) => self.collective(at, operation),
-                    (None, Some(unaligned)) => Some(self.unknown(at, &unaligned_words(unaligned))),
+                    // If all tasks of that name received what is right, it does not matter which of them belong together.
+                    (None, Some(unaligned)) => {
+                        let is_alike =
+                            |one: &&Unaligned| (&one.name, one.step) == (&unaligned.name, unaligned.step);
+                        let mut alike = all.iter().filter(is_alike);
+                        let is_right = alike.all(|one| self.have_equal_inputs(one));
+                        (!is_right).then(|| self.unknown(at, &unaligned_words(unaligned)))
+                    }
                     (None, None) => self.amplified(at).filter(|_| finding.label != Label::Fed),
                 };
                 changes.extend(change.map(|finding| (at, finding)));
             }
         }
         changes
+    }
+
+    /// Whether the inputs of collectives are those of the golden on all ranks.
+    fn have_equal_inputs(&self, collectives: &Unaligned) -> bool {
+        self.missing.is_empty()
+            && collectives.tasks.iter().all(|&(rank, task)| {
+                let blame = &self.ranks[rank].blame;
+                input_state(blame, task) == InputState::Right && !spread::has_near_input(blame, task)
+            })
     }
 
     /// Whether a task that is fed certainly read something wrong, so that other ranks cannot explain its output.

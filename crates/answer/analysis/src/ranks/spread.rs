@@ -173,11 +173,7 @@ fn has_noise(blame: &Blame, collectives: impl Iterator<Item = usize>) -> bool {
         }
     }
     let mut others = (0..led_to.len()).filter(|&task| !led_to[task]);
-    // Memory that no task wrote may hold anything.
-    let is_written = |arg: Argument<'_>| !blame.graph.producers_of(arg).is_empty();
-    let has_near =
-        |task: usize| blame.graph.task(task).inputs().any(|arg| is_written(arg) && is_near(blame, task, arg));
-    others.any(has_near)
+    others.any(|task| has_near_input(blame, task))
 }
 
 /// Inputs that are within their rules, but not equal to the golden.
@@ -223,6 +219,13 @@ impl NearEdges {
         let is_reached = |arg: &Argument<'_>| blame.graph.producers_of(*arg).iter().any(|o| reached[o.task]);
         near.find(is_reached).map(|arg| arg.arg_index)
     }
+}
+
+/// Whether some input of a task that another task wrote is not equal to the golden's.
+pub(super) fn has_near_input(blame: &Blame, place: usize) -> bool {
+    // Memory that no task wrote may hold anything.
+    let is_written = |arg: Argument<'_>| !blame.graph.producers_of(arg).is_empty();
+    blame.graph.task(place).inputs().any(|arg| is_written(arg) && is_near(blame, place, arg))
 }
 
 /// Whether an input is not equal to the golden's.
