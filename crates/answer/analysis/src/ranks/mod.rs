@@ -295,9 +295,14 @@ impl Joiner<'_> {
         changes
     }
 
-    /// Whether the inputs of collectives are those of the golden on all ranks.
+    /// Whether the inputs of collectives are those of the golden on all ranks. An incomplete dump may lack some of them.
     fn have_equal_inputs(&self, collectives: &Unaligned) -> bool {
+        let is_whole = |rank: &RankBlame| {
+            let graphs = [Some(&rank.blame.graph), rank.blame.golden.as_ref()];
+            graphs.into_iter().flatten().all(|graph| graph.gap.is_none())
+        };
         self.missing.is_empty()
+            && self.ranks.iter().all(is_whole)
             && collectives.tasks.iter().all(|&(rank, task)| {
                 let blame = &self.ranks[rank].blame;
                 input_state(blame, task) == InputState::Right && !spread::has_near_input(blame, task)
