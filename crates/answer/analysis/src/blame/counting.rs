@@ -54,7 +54,8 @@ impl Blame {
     pub fn is_open(&self, task: usize, compared: &ComparedArg) -> bool {
         let outputs = self.wrong_outputs.as_ref();
         let key = (task, compared.arg_index);
-        let may_be_written = outputs.is_none_or(|outputs| outputs.written.contains(&key));
+        let may_be_written = outputs
+            .is_none_or(|outputs| outputs.written.contains(&key) || outputs.written_by_hash.contains(&key));
         let is_of_others = self.is_ambiguous(task, compared) || self.may_have_other_partner(task);
         let is_undecided =
             outputs.is_some_and(|outputs| outputs.open.contains(&key)) || may_be_written && is_of_others;

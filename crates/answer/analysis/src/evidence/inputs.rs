@@ -137,12 +137,35 @@ impl<'r> Gatherer<'r> {
         } else if answer.may_differ_elsewhere(&left) {
             answer.forget_not_compared();
         }
+        self.replace_remaining_garbage(pair, &mut answer);
         self.doubt_golden(pair, &mut answer);
         Ok(InputEvidence {
             marks: Marks::joined(answer.marks),
             is_undefined: !answer.is_defined,
             ..InputEvidence::default()
         })
+    }
+
+    /// What the last task here left uninitialized may have been written by a later task of the golden.
+    fn replace_remaining_garbage(&mut self, pair: ArgPair<'r>, answer: &mut Answer) {
+        let is_garbage = |mark: &Mark| mark.origin == ErrorOrigin::Uninitialized;
+        if !answer.marks.iter().any(is_garbage) {
+            return;
+        }
+        let partners: Vec<Option<usize>> = self
+            .ours
+            .graph
+            .last_holders(pair.arg)
+            .iter()
+            .map(|holder| self.matching.partner[holder.task])
+            .collect();
+        let writers: Vec<OutputRef> = self.golden.graph.producers_of(pair.other).to_vec();
+        let writers = writers.into_iter().filter(|writer| !partners.contains(&Some(writer.task)));
+        let (garbage, mut marks): (Vec<Mark>, Vec<Mark>) = answer.marks.drain(..).partition(is_garbage);
+        let left = Spans::of_unsorted(garbage.into_iter().map(|mark| mark.span).collect());
+        answer.marks.append(&mut marks);
+        let left = self.take_written_by(pair, writers.collect(), left, answer);
+        answer.mark(&left, ErrorOrigin::Uninitialized);
     }
 
     /// If nothing orders the golden's task with others that may have written there, the golden's content may be wrong. If
@@ -182,9 +205,21 @@ impl<'r> Gatherer<'r> {
 
     /// Assigns the positions of newly allocated memory that a task of the golden wrote. Returns the other positions.
     fn take_unwritten(&mut self, pair: ArgPair<'r>, left: Spans, answer: &mut Answer) -> Spans {
+        let writers = self.golden.graph.producers_of(pair.other).to_vec();
+        self.take_written_by(pair, writers, left, answer)
+    }
+
+    /// Assigns the positions that these outputs of the golden wrote. Returns the other positions.
+    fn take_written_by(
+        &mut self,
+        pair: ArgPair<'r>,
+        writers: Vec<OutputRef>,
+        left: Spans,
+        answer: &mut Answer,
+    ) -> Spans {
         let Some(own) = TensorView::of(pair.other).and_then(|view| pieces(&view)) else { return left };
         let mut rest = left;
-        for &writer in self.golden.graph.producers_of(pair.other) {
+        for writer in writers {
             let written = self.golden.graph.output(writer).and_then(TensorView::of);
             let Some(theirs) = written.and_then(|view| pieces(&view)) else { continue };
             let unwritten = covered_by(&own, &theirs).and(&rest);

@@ -231,6 +231,8 @@ impl OutputEvidence {
 pub(crate) struct WrongOutputs {
     /// The task wrote wrong elements, as contents show.
     pub written: HashSet<(usize, u16)>,
+    /// The task wrote wrong elements, as hashes show.
+    pub written_by_hash: HashSet<(usize, u16)>,
     /// It is not known whether the task wrote them, or whether they are wrong.
     pub open: HashSet<(usize, u16)>,
 }
@@ -343,6 +345,9 @@ impl Evidence {
         WrongOutputs {
             written: of(&|output, found| {
                 !found.is_by_hash && self.wrote_wrong(output.task, output.arg_index)
+            }),
+            written_by_hash: of(&|output, found| {
+                found.is_by_hash && self.wrote_wrong(output.task, output.arg_index)
             }),
             open: of(&|_, found| found.is_open),
         }

@@ -112,7 +112,10 @@ impl<'r> Gatherer<'r> {
             }
         }
         if written.is_empty() {
-            return Ok(OutputEvidence { is_open: true, ..self.undecided(pair, NEEDS_CONTENT) });
+            // The run with both contents shows that the task leaves these elements alone.
+            let has_both = |arg: Argument<'_>| arg.before.is_some() && arg.after.is_some();
+            let is_open = !has_both(pair.arg) && !has_both(pair.other);
+            return Ok(OutputEvidence { is_open, ..self.undecided(pair, NEEDS_CONTENT) });
         }
         let (own, rest) = (ErrorOrigin::Written(pair.output()), self.evidence.unknown(NEEDS_CONTENT));
         let mut marks = Marks::of_spans(&written, own).0;
@@ -190,11 +193,14 @@ impl<'r> Gatherer<'r> {
     }
 }
 
-/// The positions of an argument of unknown role that other arguments of its task share.
+/// The positions of an argument of unknown role that other arguments of its task may share, because one of the two may be
+/// stale or smaller than recorded.
 fn overlapped(task: Task<'_>, arg: Argument<'_>) -> Spans {
     let view = |arg: Argument<'_>| TensorView::of(arg).and_then(|view| pieces(&view));
     let Some(own) = view(arg).filter(|_| !arg.role_known) else { return Spans::default() };
+    let is_vague = |arg: &Argument<'_>| arg.is_candidate() || !arg.extent_known;
     let others = task.outputs().filter(|other| other.arg_index != arg.arg_index && !other.is_scalar());
+    let others = others.filter(|other| is_vague(&arg) || is_vague(other));
     let shared = others.filter_map(|other| Some(covered_by(&own, &view(other)?)));
     shared.fold(Spans::default(), |all, part| all.or(&part))
 }

@@ -36,7 +36,7 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
             ErrorOrigin::Passed(output) => self.passed_cause(evidence, output),
             ErrorOrigin::Changed(output) => self.changed_cause(task, arg, (output, &bytes)),
             ErrorOrigin::Misplaced(output) => self.misplaced_cause(evidence, task, arg, output),
-            ErrorOrigin::Unwritten(output) => self.unwritten_cause(evidence, arg, output),
+            ErrorOrigin::Unwritten(output) => self.unwritten_cause(evidence, (task, arg), output),
             // Whatever the memory held before, the task overwrote it.
             ErrorOrigin::External if input.uninitialized == UninitializedUse::Overwritten => Cause::Within,
             ErrorOrigin::External | ErrorOrigin::Uninitialized if self.is_of_other_buffer(arg) => {
@@ -222,7 +222,19 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
     }
 
     /// Newly allocated memory that a task writes in the golden, and no task in the dump.
-    fn unwritten_cause(&self, evidence: &Evidence, arg: Argument<'_>, golden: OutputRef) -> Cause {
+    fn unwritten_cause(
+        &self,
+        evidence: &Evidence,
+        (task, arg): (usize, Argument<'_>),
+        golden: OutputRef,
+    ) -> Cause {
+        if let Some(race) = self.lost_order(task, arg) {
+            return Cause::Raced(race);
+        }
+        let (seen, node) = (self.graph.observations(), self.graph.task(task));
+        if let Some(seen) = seen.filter(|seen| !seen.unordered(node, arg).is_none()) {
+            return self.unordered_cause(seen, node, arg);
+        }
         let writer = evidence.golden_task(golden);
         let words = format!("uninitialized memory, which task {writer:#x} of the golden writes before");
         match evidence.gap() {
