@@ -186,15 +186,19 @@ impl LostOrderSearch<'_> {
         differing: &Spans,
         other: Task<'_>,
     ) -> Result<bool, FormatError> {
-        if other.outputs().any(|written| written.before.is_some()) {
+        let Some(own) = TensorView::of(held.0) else { return Ok(false) };
+        let shares = |written: &Argument<'_>| TensorView::of(*written).is_some_and(|view| view.shares(&own));
+        if other.outputs().filter(shares).any(|written| written.before.is_some()) {
             return holds_content_before(self.ours, held, differing, other);
         }
-        for holder in self.ours.graph.last_holders(held.0) {
+        let holders = self.ours.graph.last_holders(held.0);
+        for holder in holders {
             if holds_output_of(self.ours, held, differing, self.ours.graph.task(holder.task))? {
                 return Ok(true);
             }
         }
-        Ok(false)
+        // If nothing is known about the memory before, times decide.
+        Ok(holders.is_empty() && self.by_times.is_some())
     }
 
     /// Whether an argument is also what another task left there. Tasks of several steps often write the same.
