@@ -73,8 +73,11 @@ pub struct DumpConfig {
     pub sync: bool,
     /// Path of payloads to the file.
     pub write: PayloadPath,
-    /// Number of threads that write large payloads. More than one was not faster in any measurement.
+    /// Number of threads that write large payloads. 0 means one, and more for a large dump that arrives fast.
     pub writers: usize,
+    /// Number of payload files for large payloads. 0 means one, and one for each thread that writes a large dump that
+    /// arrives fast.
+    pub files: usize,
     /// Compare with a golden during the run, and keep only the payloads of tasks that differ.
     pub live: Option<LiveConfig>,
     /// Bytes of each device thread's arena.
@@ -127,7 +130,8 @@ impl DumpConfig {
             dedup: true,
             sync: false,
             write: PayloadPath::Auto,
-            writers: 1,
+            writers: 0,
+            files: 0,
             live: None,
             arena_bytes: 64 << 20,
             buffers: 8,

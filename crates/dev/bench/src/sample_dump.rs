@@ -1,6 +1,5 @@
 //! Dumps that benchmarks write for themselves.
 
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use tensortap::abi::{NO_KERNEL, Role, TaskRecord, TensorRecord};
@@ -65,7 +64,7 @@ pub(crate) fn with_payload(
     for (id, content) in (0..tensors).zip(contents.iter().cycle()) {
         check()?;
         let offset = writer.reserve(TENSOR_BYTES);
-        writer.payload_file()?.write_all_at(content, offset).map_err(io("writing", dir))?;
+        writer.write_payload(offset, content)?;
         let stored = Payload::Stored { offset, bytes: TENSOR_BYTES };
         writer.append(
             0,

@@ -17,6 +17,7 @@ use crate::{
     drain::{DrainError, LaneDrain},
     lane_offsets::DISCARD,
     memory::{RegionWord, SharedRegion},
+    payload::WriterPlan,
     stall_timer::StallTimer,
     store::{Store, StoreError, payload_of},
     stream::{RecordBatch, Stream},
@@ -26,8 +27,8 @@ use crate::{
 /// Default number of payloads that are remembered to find equal ones. Needs about 20 MiB when full.
 pub const DEFAULT_DEDUP_ENTRIES: usize = 1 << 18;
 
-/// Maximum number of threads that write a dump.
-pub const MAX_WRITERS: usize = 64;
+/// Maximum number of threads that write a dump, and of its payload files.
+pub const MAX_WRITERS: usize = tensortap_format::MAX_PAYLOAD_FILES;
 
 /// Default time that host and device may wait for each other.
 const DEFAULT_LIVENESS: Duration = Duration::from_secs(30);
@@ -51,9 +52,12 @@ pub struct CollectorOptions {
     pub dedup_entries: usize,
     /// How payloads are written.
     pub payload_path: PayloadPath,
-    /// Number of threads that write large payloads, including the collector's own (`--dump-writers`). 0 and
-    /// 1 mean the same.
+    /// Number of threads that write large payloads, including the collector's own (`--dump-writers`). 0 means
+    /// one, and more for a large dump that arrives fast.
     pub writers: usize,
+    /// Number of payload files for large payloads (`--dump-files`). 0 means one, and one for each writer of a large
+    /// dump that arrives fast.
+    pub files: usize,
     /// Sync data, then index, before records are acknowledged (`--dump-sync`).
     pub sync: bool,
     /// How long a device thread may wait for the host although the host finds nothing to do for it
@@ -71,7 +75,8 @@ impl CollectorOptions {
             collect: DumpCollect::Live,
             dedup_entries: DEFAULT_DEDUP_ENTRIES,
             payload_path: PayloadPath::default(),
-            writers: 1,
+            writers: 0,
+            files: 0,
             sync: false,
             liveness: DEFAULT_LIVENESS,
         }
@@ -142,23 +147,24 @@ impl<M: RegionMemory + Send + Sync + 'static, S: Sink> Collector<M, S> {
             dedup_entries,
             payload_path,
             writers,
+            files,
             sync,
             liveness,
         } = options;
         let batch = collect == DumpCollect::Batch;
         let memory = Arc::new(memory);
         let shared: SharedRegion = memory.clone();
-        let writers = writers.clamp(1, MAX_WRITERS);
         let not_started = |error| CollectError::Thread(format!("could not be started: {error}"));
-        let payloads = payload_path.writer_with(writers, &shared).map_err(not_started)?;
+        let plan = WriterPlan::new(payload_path, shared.clone(), writers, files);
+        let store = Store::new(sink, plan, dedup_entries, sync).map_err(not_started)?;
         let lanes = (0..geometry.lanes).map(|lane| {
             let stream = Stream::new(shared.clone(), geometry, lane, run_id, batch);
-            let drain = LaneDrain::new(geometry, device_memory, stream, batch, writers);
+            let drain = LaneDrain::new(geometry, device_memory, stream, batch);
             Lane { drain, ended: None, standstill: StallTimer::default() }
         });
         Ok(Collector {
             memory,
-            store: Store::new(sink, payloads, dedup_entries, sync),
+            store,
             batch,
             liveness,
             lanes: lanes.collect(),
