@@ -8,7 +8,6 @@ use tensortap::values::from_f64;
 use tensortap::{DType, DumpStage};
 
 use crate::BenchError;
-use crate::error::io;
 
 /// Size of a tensor in a dump with payloads.
 pub(crate) const TENSOR_BYTES: u64 = 1 << 20;
