@@ -179,6 +179,7 @@ impl RecordingArgs {
         config.liveness =
             self.dump_liveness.map_or(config.liveness, |Limit(limit)| limit.unwrap_or(Duration::ZERO));
         config.arena_bytes = self.dump_arena.unwrap_or(config.arena_bytes);
+        config.arena_grows &= self.dump_arena.is_none();
         config.records = self.dump_records.unwrap_or(config.records);
         let usual = config.buffers.max(DumpConfig::buffers_for(config.arena_bytes, config.records));
         config.buffers = self.dump_buffers.unwrap_or(usual);

@@ -109,6 +109,11 @@ impl LaneDrain {
         self.unfinished_payloads
     }
 
+    /// Bytes of the arena that the device may use.
+    fn arena_bytes(&self) -> u64 {
+        self.stream.arena_limit().unwrap_or(self.geometry.arena_bytes)
+    }
+
     /// Sequence number after the last record that was read.
     pub(crate) fn seen(&self) -> u64 {
         self.seen
@@ -173,7 +178,7 @@ impl LaneDrain {
                 Err(fault) => self.refuse(fault),
             }
             self.seen += 1;
-            if self.frame_bytes >= store.frame_payload_bytes().min(self.geometry.arena_bytes / 8) {
+            if self.frame_bytes >= store.frame_payload_bytes().min(self.arena_bytes() / 8) {
                 self.write_frame(memory, store, extent.map(|extent| extent.position + extent.bytes))?;
             }
         }

@@ -53,6 +53,17 @@ pub struct LaneSummary {
     pub damaged_counters: Vec<&'static str>,
 }
 
+/// How the arenas were used, if they could grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArenaUse {
+    /// Bytes that the thread with the largest arena could use in the end; 0 if arenas could not grow.
+    pub largest_bytes: u64,
+    /// Bytes by which all arenas together grew.
+    pub grown_bytes: u64,
+    /// Whether a thread found no space after the budget was used up.
+    pub wanted_more: bool,
+}
+
 /// Content and losses of a dump.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
@@ -68,6 +79,8 @@ pub struct Summary {
     pub held_up_ns: u64,
     /// The same time for the lane whose threads spent most.
     pub held_up_max_ns: u64,
+    /// How the arenas were used.
+    pub arena: ArenaUse,
     /// Each lane.
     pub lanes: Vec<LaneSummary>,
 }
@@ -81,6 +94,7 @@ impl Summary {
             missed_duplicates,
             held_up_ns: 0,
             held_up_max_ns: 0,
+            arena: ArenaUse::default(),
             lanes: Vec::new(),
         }
     }

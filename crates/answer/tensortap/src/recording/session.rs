@@ -9,12 +9,14 @@ use std::time::{Duration, SystemTime};
 
 use tensortap_abi::{DumpFilter, DumpGeometry};
 use tensortap_collector::{
-    CollectError, Collection, DeviceRegion, DumpSetup, RunEnd, Summary, write_to_process,
+    ArenaGrowth, ArenaUse, CollectError, Collection, DeviceRegion, DumpSetup, RunEnd, Summary,
+    write_to_process,
 };
 use tensortap_format::{DumpCounters, Footer, RunInfo, Status, timestamp};
 use tensortap_platform::attach::{AttachedProcess, Caller, Hello, ProcessEvent, RecordingErrors};
 use tensortap_platform::{LINK_PAGE_BYTES, PlatformError};
 
+use crate::dump_config::arena_budget;
 use crate::dump_files::Files;
 use crate::dump_plan::{dump_setup, dump_writer, listener, remove_empty_dump};
 use crate::{DiskGate, DumpConfig, Error, Warn};
@@ -27,6 +29,7 @@ const DYING: Duration = Duration::from_millis(250);
 pub struct RecordingPlan {
     pub dump: DumpConfig,
     geometry: DumpGeometry,
+    arena: ArenaGrowth,
     filter: DumpFilter,
     /// Names and patterns of kernels for the filter, one per line.
     kernels: String,
@@ -37,8 +40,14 @@ pub struct RecordingPlan {
 impl RecordingPlan {
     /// Checks the options.
     pub fn new(dump: DumpConfig, disk: Option<Arc<dyn DiskGate>>) -> Result<RecordingPlan, Error> {
-        let (geometry, (filter, kernels)) = (dump.program_geometry()?, dump.program_filter()?);
-        Ok(RecordingPlan { dump, geometry, filter, kernels, dir: PathBuf::new(), disk })
+        let ((geometry, arena), (filter, kernels)) = (dump.program_geometry()?, dump.program_filter()?);
+        Ok(RecordingPlan { dump, geometry, arena, filter, kernels, dir: PathBuf::new(), disk })
+    }
+
+    /// How much of its arenas a process may use that attaches now. Others may have used memory since the start.
+    fn arena(&self) -> ArenaGrowth {
+        let budget = if self.arena.budget == 0 { 0 } else { arena_budget() };
+        ArenaGrowth { budget, ..self.arena }
     }
 
     /// Size of the memory that every process shares with the recorder.
@@ -86,6 +95,8 @@ pub struct SessionReport {
     /// Why the dump is incomplete.
     pub problem: Option<String>,
     pub counters: DumpCounters,
+    /// How its arenas were used.
+    pub arena: ArenaUse,
     /// Requests of the process that failed.
     pub errors: RecordingErrors,
 }
@@ -102,7 +113,8 @@ impl Session {
         enter: impl FnOnce(),
     ) -> Result<Session, OpenError> {
         let dir = plan.dir.join(folder);
-        let setup = dump_setup(&plan.dump, caller.pid(), plan.geometry, plan.filter);
+        let mut setup = dump_setup(&plan.dump, caller.pid(), plan.geometry, plan.filter);
+        setup.collector.arena = plan.arena();
         let info = run_info(&setup, hello, caller.pid());
         let files = fs::create_dir(&dir)
             .map_err(|error| format!("cannot create {}: {error}", dir.display()))
@@ -161,14 +173,15 @@ impl Session {
         // The process's remaining threads now learn that the recorder is gone.
         attached.disconnect();
         match finished {
-            Ok(Summary { status, failure, counters, .. }) => {
-                SessionReport { status, message, problem: failure, counters, errors }
+            Ok(Summary { status, failure, counters, arena, .. }) => {
+                SessionReport { status, message, problem: failure, counters, arena, errors }
             }
             Err(error) => SessionReport {
                 status: Status::DumpFailed,
                 message,
                 problem: Some(error.to_string()),
                 counters: DumpCounters::default(),
+                arena: ArenaUse::default(),
                 errors,
             },
         }
