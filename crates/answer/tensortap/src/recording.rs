@@ -21,6 +21,7 @@ mod run_file;
 mod serve;
 mod session;
 mod socket_dir;
+mod vendor_libraries;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -23,12 +23,15 @@ pub struct RunEnd {
     pub in_flight: Option<Vec<InFlightTask>>,
     /// Verdict of the run's own golden, if the outputs were judged.
     pub golden: Option<GoldenVerdict>,
+    /// Further keys for the footer and the manifest.
+    pub extra: serde_json::Map<String, serde_json::Value>,
 }
 
 impl RunEnd {
     /// An end with this status and no further details.
     pub fn new(status: Status) -> RunEnd {
-        RunEnd { status, message: None, finished_at: None, in_flight: None, golden: None }
+        let (message, finished_at, in_flight, golden, extra) = Default::default();
+        RunEnd { status, message, finished_at, in_flight, golden, extra }
     }
 }
 
@@ -168,6 +171,7 @@ impl Summary {
             filtered_records: self.counters.filtered_records,
             filtered_bytes: self.counters.filtered_bytes,
             held_up_ns: self.held_up_ns,
+            extra: end.extra.clone(),
             ..Footer::new(self.status)
         }
     }

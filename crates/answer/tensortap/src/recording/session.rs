@@ -16,6 +16,7 @@ use tensortap_format::{DumpCounters, Footer, RunInfo, Status, timestamp};
 use tensortap_platform::attach::{AttachedProcess, Caller, Hello, ProcessEvent, RecordingErrors};
 use tensortap_platform::{LINK_PAGE_BYTES, PlatformError};
 
+use super::vendor_libraries::VendorLibraries;
 use crate::dump_config::arena_budget;
 use crate::dump_files::Files;
 use crate::dump_plan::{dump_setup, dump_writer, listener, remove_empty_dump};
@@ -59,6 +60,7 @@ impl RecordingPlan {
 /// A process that is being recorded.
 pub struct Session {
     attached: Arc<AttachedProcess>,
+    libraries: VendorLibraries,
     collection: Collection<DeviceRegion, Files>,
 }
 
@@ -132,7 +134,8 @@ impl Session {
         let files = Files { writer, gate: plan.disk.clone(), reserved: 0, live: None };
         let collection = setup.collect_process(attached.access(), files, listener(Some(warn)));
         let collection = collection.map_err(|error| OpenError::Failed(error.to_string()))?;
-        Ok(Session { attached: Arc::new(attached), collection })
+        let libraries = VendorLibraries::of(attached.pid());
+        Ok(Session { attached: Arc::new(attached), libraries, collection })
     }
 
     /// The process, for its other libraries.
@@ -142,8 +145,9 @@ impl Session {
 
     /// Serves the process until it ends, or until `is_closing`, which is checked every `look`, returns
     /// true.
-    pub fn serve(&self, look: Duration, is_closing: impl Fn() -> bool) -> SessionEnd {
+    pub fn serve(&mut self, look: Duration, is_closing: impl Fn() -> bool) -> SessionEnd {
         while !is_closing() {
+            self.libraries.look_again();
             match self.attached.wait(look) {
                 Ok(ProcessEvent::Woken) => self.collection.notify(),
                 Ok(ProcessEvent::TimedOut) => {}
@@ -161,12 +165,15 @@ impl Session {
 
     /// Drains the remaining records and closes the files.
     pub fn close(self, ending: &SessionEnd) -> SessionReport {
-        let Session { attached, collection } = self;
+        let Session { attached, mut libraries, collection } = self;
+        // A process that closes its session is still there.
+        libraries.look();
         attached.close();
         let (status, message) = in_words(ending);
         let mut end = RunEnd::new(status);
         end.message.clone_from(&message);
         end.finished_at = Some(timestamp(SystemTime::now()));
+        end.extra.extend(libraries.document().map(|document| ("libraries".to_owned(), document)));
         let finished = finish(collection, &end);
         // These are only claims of the process and do not affect the dump, so a read error is ignored.
         let errors = attached.recording_errors().unwrap_or_default();
