@@ -26,7 +26,6 @@ pub(crate) const FILE_BYTES: u64 = 1 << 44;
 /// assert_eq!(split_position((3 << 44) + 4096), (3, 4096));
 /// ```
 #[must_use]
-#[expect(clippy::cast_possible_truncation, reason = "2^20 at most")]
 pub const fn split_position(position: u64) -> (usize, u64) {
     ((position / FILE_BYTES) as usize, position % FILE_BYTES)
 }

@@ -87,7 +87,6 @@ mod tests {
     #[test]
     fn only_executable_parts_of_files_count() {
         let file = |line: String| mapped_file(&line).map(|path| path.display().to_string());
-        let at = "7f2c4a000000-7f2c4a100000";
         for (line, path) in [
             (
                 "r-xp 00001000 08:01 123456                     /usr/lib/libOpenCL.so.1",

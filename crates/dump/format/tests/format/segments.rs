@@ -94,7 +94,7 @@ fn large_payloads_are_spread_and_every_reader_finds_them() {
     let second = first_in(&by_index, 1);
     let (path, offset) = by_index.payload_place(&second);
     assert_eq!((path, offset), (dir.path().join("tensor_dump.1.bin"), 0));
-    assert_eq!(repair(dir.path()).unwrap().changed, false);
+    assert!(!repair(dir.path()).unwrap().changed);
 
     // One task of it as a separate dump, which has one file.
     let cut = tempfile::tempdir().unwrap();
