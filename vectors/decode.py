@@ -202,8 +202,8 @@ def decode_frame(data, at, run_id):
 
 def decode_index(data):
     magic, version, header_bytes, run_id, info_bytes, flags, zero, zeros, checksum = struct.unpack_from("<8sIIQQQQQQ", data, 0)
-    if magic != b"TAPINDEX" or version != 3 or zero or zeros:
-        fail("it is no index of version 3")
+    if magic != b"TAPINDEX" or version not in (3, 4) or zero or zeros:
+        fail("it is no index of version 3 or 4")
     if checksum != xxh3_64(data[:56] + data[64:header_bytes], run_id):
         fail("the header has a wrong checksum")
     decoded = {"version": version, "run_id": "0x%016x" % run_id, "flags": flags, "info": json.loads(data[64:64 + info_bytes])}
@@ -224,6 +224,15 @@ def decode_index(data):
     return decoded
 
 
+def payload_place(decoded, position):
+    """The name of the payload file of a position, and the offset in that file."""
+    name = decoded["info"]["bin_file"]
+    if decoded["version"] < 4 or position < 1 << 44:
+        return name, position
+    stem, extension = os.path.splitext(name)
+    return "%s.%d%s" % (stem, position >> 44, extension), position % (1 << 44)
+
+
 def add_payloads(decoded, folder):
     """The content of every stored tensor. With flag 16, nothing is stored."""
     records = [record for frame in decoded["frames"] for record in frame["records"] if record["kind"] == "tensor"]
@@ -234,8 +243,9 @@ def add_payloads(decoded, folder):
         for size in record["shape"]:
             numel *= size
         size = record.get("stored_bytes", (numel * BITS[DTYPES.index(record["dtype"])] + 7) // 8)
-        with open(os.path.join(folder, decoded["info"]["bin_file"]), "rb") as payloads:
-            payloads.seek(record["payload_at"])
+        name, offset = payload_place(decoded, record["payload_at"])
+        with open(os.path.join(folder, name), "rb") as payloads:
+            payloads.seek(offset)
             record["content"] = payloads.read(size).hex()
 
 

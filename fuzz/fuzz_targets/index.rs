@@ -6,7 +6,7 @@
 use std::{fs, path::Path};
 
 use libfuzzer_sys::fuzz_target;
-use tensortap_format::{Dump, INDEX_VERSION, Tail, repair, verify};
+use tensortap_format::{Dump, SEGMENTED_INDEX_VERSION, Tail, repair, verify};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
 const RUN_ID: u64 = 77;
@@ -59,7 +59,7 @@ fn forged(mut input: &[u8]) -> Vec<u8> {
 fn header() -> Vec<u8> {
     let mut header = Vec::new();
     header.extend(b"TAPINDEX");
-    header.extend(INDEX_VERSION.to_le_bytes());
+    header.extend(SEGMENTED_INDEX_VERSION.to_le_bytes());
     header.extend(72u32.to_le_bytes());
     header.extend(RUN_ID.to_le_bytes());
     header.extend(2u64.to_le_bytes());

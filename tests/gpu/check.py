@@ -19,7 +19,6 @@ manifests = [(json.load(open(folder + "/tensor_dump.json")), folder) for folder 
 # Compilers start processes that do not use the GPU.
 manifest, folder = max(manifests, key=lambda manifest: manifest[0]["total_tensors"])
 graph = json.load(open(folder + "/graph.json"))
-payloads = open(folder + "/tensor_dump.bin", "rb") if manifest["bin_file"] else None
 operations = {}
 for task in graph["tasks"]:
     operation = task.get("operation", "kernel")
@@ -46,8 +45,11 @@ for name in filter(None, (options.names or "").split(",")):
 
 
 def content(record, at, size):
-    payloads.seek(record["bin_offset"] + at)
-    return payloads.read(size)
+    # A large dump may have several payload files.
+    file, offset = divmod(record["bin_offset"], 1 << 44)
+    with open(folder + (f"/tensor_dump.{file}.bin" if file else "/tensor_dump.bin"), "rb") as payloads:
+        payloads.seek(offset + at)
+        return payloads.read(size)
 
 
 def check(memory):

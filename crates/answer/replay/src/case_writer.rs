@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io;
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -266,9 +266,7 @@ fn store(
     let known = stored.get(&(hash, bytes)).copied();
     let offset = known.unwrap_or_else(|| writer.reserve(bytes));
     if known.is_none() {
-        let path = writer.payload_path().to_owned();
-        let write = writer.payload_file()?.write_all_at(payload, offset);
-        write.map_err(|source| FormatError::Io { action: "write", path, source })?;
+        writer.write_payload(offset, payload)?;
         stored.insert((hash, bytes), offset);
     }
     if let CaseContent::Part(_) = content {

@@ -1,13 +1,15 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use rustix::process::{Resource, getrlimit};
 use tensortap_abi::{
     DUMP_ARGS, DUMP_TENSORS, DumpCollect, DumpFilter, DumpGeometry, DumpLevel, DumpPolicy, DumpStage,
     LARGE_PAYLOAD_ALIGN, MAX_ARGS,
 };
-use tensortap_collector::PayloadPath;
+use tensortap_collector::{ArenaGrowth, PayloadPath};
 use tensortap_format::{is_pattern, word_fits};
 use tensortap_platform::attach::Caller;
+use tensortap_platform::available_bytes;
 use tensortap_record::MATCHED_BY_NAME;
 use tensortap_scene::{KernelDef, Scene};
 
@@ -15,6 +17,10 @@ use crate::{Error, LiveConfig, UnknownName};
 
 /// Maximum size of the dump region in device memory, over all threads.
 const MAX_REGION_BYTES: u64 = 64 << 30;
+/// Maximum size of an arena that grows. Only bytes that were used take memory; the rest is address space.
+const MAX_GROWN_ARENA_BYTES: u64 = 3 << 30;
+/// The arenas of a process may grow by the available memory divided by this.
+const ARENA_SHARE: u64 = 8;
 
 /// Maximum number of threads of a process that record at the same time, unless memory allows fewer.
 const PROGRAM_LANES: u32 = 256;
@@ -73,12 +79,18 @@ pub struct DumpConfig {
     pub sync: bool,
     /// Path of payloads to the file.
     pub write: PayloadPath,
-    /// Number of threads that write large payloads. More than one was not faster in any measurement.
+    /// Number of threads that write large payloads. 0 means one, and more for a large dump that arrives fast.
     pub writers: usize,
+    /// Number of payload files for large payloads. 0 means one, and one for each thread that writes a large dump that
+    /// arrives fast.
+    pub files: usize,
     /// Compare with a golden during the run, and keep only the payloads of tasks that differ.
     pub live: Option<LiveConfig>,
     /// Bytes of each device thread's arena.
     pub arena_bytes: u64,
+    /// Whether the arenas of a program may grow while it waits, as far as memory allows. `arena_bytes` is then the size
+    /// at the start.
+    pub arena_grows: bool,
     /// Number of record buffers of each device thread.
     pub buffers: u32,
     /// Number of records of each buffer.
@@ -127,9 +139,11 @@ impl DumpConfig {
             dedup: true,
             sync: false,
             write: PayloadPath::Auto,
-            writers: 1,
+            writers: 0,
+            files: 0,
             live: None,
             arena_bytes: 64 << 20,
+            arena_grows: false,
             buffers: 8,
             records: 4096,
             program_threads: None,
@@ -154,13 +168,25 @@ impl DumpConfig {
 
     /// Region sizes for a process in which any number of threads may record, as far as memory allows.
     /// Untouched pages cost nothing.
-    pub(crate) fn program_geometry(&self) -> Result<DumpGeometry, Error> {
-        if let Some(threads) = self.program_threads {
-            return self.geometry(threads);
+    pub(crate) fn program_geometry(&self) -> Result<(DumpGeometry, ArenaGrowth), Error> {
+        let geometry = match self.program_threads {
+            Some(threads) => self.geometry(threads)?,
+            None => {
+                let one = self.geometry(1)?.bytes();
+                let lanes = u32::try_from(MAX_REGION_BYTES / one).unwrap_or(u32::MAX).clamp(1, PROGRAM_LANES);
+                self.geometry(lanes)?
+            }
+        };
+        let is_fixed = !self.arena_grows
+            || (self.policy, self.collect) != (DumpPolicy::Block, DumpCollect::Live)
+            || has_address_limit();
+        let (start, budget) = (geometry.arena_bytes, if is_fixed { 0 } else { arena_budget() });
+        let most = start.saturating_add(budget).min(MAX_GROWN_ARENA_BYTES).max(start);
+        let arena_bytes = most / LARGE_PAYLOAD_ALIGN * LARGE_PAYLOAD_ALIGN;
+        if arena_bytes == start {
+            return Ok((geometry, ArenaGrowth::default()));
         }
-        let one = self.geometry(1)?.bytes();
-        let lanes = u32::try_from(MAX_REGION_BYTES / one).unwrap_or(u32::MAX).clamp(1, PROGRAM_LANES);
-        self.geometry(lanes)
+        Ok((DumpGeometry { arena_bytes, ..geometry }, ArenaGrowth { start, budget }))
     }
 
     /// Region sizes for this many recording threads.
@@ -255,6 +281,16 @@ impl DumpConfig {
         filter.max_bytes = self.max_bytes.unwrap_or(u64::MAX);
         Ok(filter)
     }
+}
+
+/// By how many bytes the arenas of a process may grow at this moment; 0 if the available memory is not known.
+pub(crate) fn arena_budget() -> u64 {
+    available_bytes().unwrap_or(0) / ARENA_SHARE
+}
+
+/// Whether the program's address space or its files, which include its memory files, are limited.
+fn has_address_limit() -> bool {
+    [Resource::As, Resource::Fsize].into_iter().any(|resource| getrlimit(resource).current.is_some())
 }
 
 /// The kernels that a name, number or pattern selects. A pattern may select none.

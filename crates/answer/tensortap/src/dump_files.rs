@@ -2,12 +2,11 @@
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
 use tensortap_collector::Sink;
-use tensortap_format::{DumpWriter, Footer, FormatError, IndexRecord, Totals};
+use tensortap_format::{DumpWriter, Footer, FormatError, IndexRecord, PayloadPlace, Totals};
 
 use crate::live::LiveComparison;
 
@@ -37,13 +36,17 @@ pub struct Files {
 
 impl Files {
     fn refused(&self, source: io::Error) -> FormatError {
-        FormatError::Io { action: "write", path: self.writer.payload_path().to_owned(), source }
+        FormatError::Io { action: "write", path: self.writer.payload_path(0).to_owned(), source }
     }
 }
 
 impl Sink for Files {
     fn folder(&self) -> Option<&Path> {
         Sink::folder(&self.writer)
+    }
+
+    fn spread_over(&mut self, files: usize) {
+        self.writer.spread_over(files);
     }
 
     fn reserve(&mut self, bytes: u64) -> u64 {
@@ -55,11 +58,11 @@ impl Sink for Files {
         Sink::cancel(&mut self.writer, offset);
     }
 
-    fn payload_file(&mut self) -> Result<BorrowedFd<'_>, FormatError> {
+    fn payload_place(&mut self, position: u64) -> Result<PayloadPlace<'_>, FormatError> {
         if let Some(gate) = &self.gate {
             gate.before_payload(self.reserved).map_err(|source| self.refused(source))?;
         }
-        Sink::payload_file(&mut self.writer)
+        self.writer.payload_place(position)
     }
 
     fn append(&mut self, thread: u32, seqs: Range<u64>, records: &[IndexRecord]) -> Result<(), FormatError> {

@@ -27,11 +27,11 @@ pub fn dump_setup(
         collector.dedup_entries = 0;
     }
     collector.payload_path = config.write;
-    collector.writers = config.writers;
+    (collector.writers, collector.files) = (config.writers, config.files);
     if config.live.is_some() {
         // Most payloads are removed before they reach the disk.
         collector.payload_path = PayloadPath::Buffered;
-        collector.writers = 1;
+        (collector.writers, collector.files) = (1, 1);
         if config.last.is_some() {
             // The task window does not know which payloads the waiting records refer to.
             collector.dedup_entries = 0;

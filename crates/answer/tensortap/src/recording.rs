@@ -21,6 +21,7 @@ mod run_file;
 mod serve;
 mod session;
 mod socket_dir;
+mod vendor_libraries;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -54,7 +55,7 @@ pub use self::run_file::{ProcessEntry, RUN_FILE, RecorderInfo, RunFile};
 /// The symbol that programs look up in the library.
 const TABLE: &str = "tensortap_record_1";
 
-/// Size of the arena of each recording thread.
+/// Size of the arena of each recording thread at the start.
 const ARENA_BYTES: u64 = 4 << 20;
 /// Records per buffer. The recorder is woken when half of the buffers are full, so a thread writes to all
 /// of them in turn. All eight must fit into a second-level cache next to the program's data. One step of a
@@ -125,7 +126,7 @@ impl RecordingConfig {
 
     /// The default dump configuration of a recorded process.
     pub fn dump(level: DumpLevel) -> DumpConfig {
-        DumpConfig { arena_bytes: ARENA_BYTES, records: RECORDS, ..DumpConfig::new(level) }
+        DumpConfig { arena_bytes: ARENA_BYTES, arena_grows: true, records: RECORDS, ..DumpConfig::new(level) }
     }
 }
 

@@ -125,9 +125,14 @@ pub struct RecordingArgs {
     #[arg(long, value_name = "WAY", value_parser = payload_paths())]
     dump_write: Option<PayloadPath>,
 
-    /// Number of threads that write large payloads [default: 1]
+    /// Number of threads that write large payloads [default: 1, more for a large dump that arrives fast]
     #[arg(long, value_name = "N", value_parser = whole(1..=MAX_WRITERS))]
     dump_writers: Option<usize>,
+
+    /// Number of files for large payloads, which several threads can write at once [default: 1, one for each writing
+    /// thread for a large dump that arrives fast]
+    #[arg(long, value_name = "N", value_parser = whole(1..=MAX_WRITERS))]
+    dump_files: Option<usize>,
 }
 
 /// All recording options of `run`.
@@ -167,12 +172,14 @@ impl RecordingArgs {
         config.sync = self.dump_sync;
         config.write = self.dump_write.unwrap_or(config.write);
         config.writers = self.dump_writers.unwrap_or(config.writers);
+        config.files = self.dump_files.unwrap_or(config.files);
         config.policy = self.dump_policy.unwrap_or(config.policy);
         config.collect = self.dump_collect.unwrap_or(config.collect);
         // The device treats zero as no limit.
         config.liveness =
             self.dump_liveness.map_or(config.liveness, |Limit(limit)| limit.unwrap_or(Duration::ZERO));
         config.arena_bytes = self.dump_arena.unwrap_or(config.arena_bytes);
+        config.arena_grows &= self.dump_arena.is_none();
         config.records = self.dump_records.unwrap_or(config.records);
         let usual = config.buffers.max(DumpConfig::buffers_for(config.arena_bytes, config.records));
         config.buffers = self.dump_buffers.unwrap_or(usual);
@@ -198,6 +205,7 @@ impl RecordingArgs {
             dump_records,
             dump_write,
             dump_writers,
+            dump_files,
         } = self;
         let all = [
             ("--dump-task", !dump_task.is_empty()),
@@ -217,6 +225,7 @@ impl RecordingArgs {
             ("--dump-records", dump_records.is_some()),
             ("--dump-write", dump_write.is_some()),
             ("--dump-writers", dump_writers.is_some()),
+            ("--dump-files", dump_files.is_some()),
         ];
         all.into_iter().filter(|&(_, given)| given).map(|(option, _)| option).collect()
     }
@@ -402,7 +411,8 @@ mod tests {
         let line = "--dump-tensor=hash --dump-args --dump-task 1,0x5-9 --dump-task 12 --dump-func add,3 --dump-arg 0,2 \
                     --dump-stage after --dump-first 5 --dump-last 4 --dump-max-bytes 1MiB --no-dedup \
                     --dump-policy drop --dump-collect batch --dump-liveness 2min --dump-sync --dump-arena 1MiB \
-                    --dump-buffers 3 --dump-records 17 --dump-write direct --dump-writers 3 --out here";
+                    --dump-buffers 3 --dump-records 17 --dump-write direct --dump-writers 3 \
+                    --dump-files 2 --out here";
         let expected = DumpConfig {
             level: DumpLevel::Hash,
             dump_args: true,
@@ -420,6 +430,7 @@ mod tests {
             sync: true,
             write: PayloadPath::Direct,
             writers: 3,
+            files: 2,
             arena_bytes: 1 << 20,
             buffers: 3,
             records: 17,
@@ -430,7 +441,7 @@ mod tests {
             DumpLine::try_parse_from(["run"].into_iter().chain(line.split_whitespace())).ok().unwrap().dump;
         assert_eq!(args.out(), Some("here".into()));
         // All options except those that turn recording on.
-        assert_eq!(args.given().len(), 18);
+        assert_eq!(args.given().len(), 19);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use tensortap::format::{INDEX_VERSION, SCHEMA_VERSION};
+use tensortap::format::{INDEX_VERSION, SCHEMA_VERSION, SEGMENTED_INDEX_VERSION, SEGMENTED_SCHEMA_VERSION};
 use tensortap::{ExportFormat, PLATFORMS, RUNTIMES};
 
 /// Version and commit: `0.1.0 (1a2b3c4d5e6f)`.
@@ -17,7 +17,7 @@ pub static LONG: LazyLock<String> = LazyLock::new(|| {
     let runtimes: Vec<&str> = RUNTIMES.iter().map(|runtime| runtime.name()).collect();
     let formats = ExportFormat::ALL.map(ExportFormat::name);
     format!(
-        "{}\nplatforms  {}\nruntimes   {}\nexports    {}\nfiles      manifest {SCHEMA_VERSION}, index {INDEX_VERSION}\nbuild      {}",
+        "{}\nplatforms  {}\nruntimes   {}\nexports    {}\nfiles      manifest {SCHEMA_VERSION} or {SEGMENTED_SCHEMA_VERSION}, index {INDEX_VERSION} or {SEGMENTED_INDEX_VERSION}\nbuild      {}",
         *SHORT,
         platforms.join(", "),
         runtimes.join(", "),

@@ -13,6 +13,10 @@
 //! producer continues after it. Bytes of at most two laps are therefore in use, no two of them the same
 //! byte, and `written` is never further ahead than twice the arena.
 //!
+//! An arena may be longer than the memory that its producer should use. A [limit](Space::with_limit) ends every lap
+//! early, and the producer [raises](Space::raise_limit) it when its consumer allows that. Memory of the bytes after
+//! the limit is never touched. The positions of a lap do not depend on the limit, so the consumer does not need it.
+//!
 //! The cursors decide which side owns which bytes. They do not state that the bytes of a piece are
 //! complete; [`commit`](crate::commit) does that. A reader that sees a record committed also sees a
 //! `written` that covers its payload.
@@ -116,6 +120,8 @@ struct Fit {
 pub struct Space<W, O = ProvenOrderings> {
     words: W,
     bytes: u64,
+    /// Bytes of the arena in use: at most `bytes`, and never less than before.
+    limit: u64,
     written: u64,
     consumed: Follower,
     /// Position where this lap started: a multiple of the arena's size.
@@ -154,6 +160,7 @@ impl<W: ArenaWords<Error = Infallible>, O: ArenaOrderings> Space<W, O> {
         Self {
             words,
             bytes,
+            limit: bytes,
             written,
             // At most two laps back, whatever value the other side's word has.
             consumed: Follower::new(lap.saturating_sub(bytes)),
@@ -190,14 +197,54 @@ impl<W: ArenaWords<Error = Infallible>, O: ArenaOrderings> Space<W, O> {
         Self { short_lap, ..self }
     }
 
+    /// Uses only the first `bytes` of the arena, a multiple of every alignment. The previous holder, if any, must
+    /// have used no more. An overwriting arena is always used in full.
+    ///
+    /// ```
+    /// # use tensortap_sync::SharedU64;
+    /// # use tensortap_sync::arena::{ArenaCursors, Space};
+    /// # let (written, consumed) = (SharedU64::new(0), SharedU64::new(0));
+    /// # let cursors = ArenaCursors { written: &written, consumed: &consumed };
+    /// let mut space = Space::new(cursors, 1024).with_limit(128);
+    /// assert_eq!([space.reserve(128, 64), space.reserve(64, 64)], [Some(0), None]);
+    /// assert!(space.raise_limit(256));
+    /// assert_eq!(space.reserve(64, 64), Some(128), "the same lap continues");
+    /// ```
+    #[must_use]
+    pub fn with_limit(self, bytes: u64) -> Self {
+        let limit = if self.overwrites { self.bytes } else { bytes.clamp(1, self.bytes) };
+        Self { limit, ..self }
+    }
+
+    /// Uses more bytes of the arena from now on. Returns whether there are more.
+    pub fn raise_limit(&mut self, bytes: u64) -> bool {
+        let before = self.limit;
+        self.limit = bytes.clamp(before, self.bytes);
+        self.limit > before
+    }
+
+    /// Bytes of the arena in use.
+    #[inline]
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
     /// Where a piece with this alignment (a power of two that divides the arena) would start. Hands out
     /// nothing.
     #[inline]
     pub fn next_piece(&self, align: u64) -> NextPiece {
-        debug_assert!(self.bytes.is_multiple_of(align), "alignment {align} does not divide the arena");
+        debug_assert!(self.limit.is_multiple_of(align), "alignment {align} does not divide the arena");
         let position = aligned(self.written, align);
-        let left = (self.lap + self.bytes).saturating_sub(position);
-        NextPiece { position, to_end: if left == 0 { self.bytes } else { left } }
+        match self.lap_end().saturating_sub(position) {
+            0 => NextPiece { position: self.lap + self.bytes, to_end: self.limit },
+            left => NextPiece { position, to_end: left },
+        }
+    }
+
+    /// Position after the last byte of this lap that may be in use.
+    #[inline]
+    fn lap_end(&self) -> u64 {
+        self.lap + self.limit
     }
 
     /// Hands out `bytes` that do not straddle the arena's end, skipping the bytes before the end if
@@ -227,7 +274,7 @@ impl<W: ArenaWords<Error = Infallible>, O: ArenaOrderings> Space<W, O> {
     /// Whether [`reserve`](Self::reserve) could now hand out everything up to `end`, a position that is not
     /// handed out yet.
     pub fn reaches(&mut self, end: u64) -> bool {
-        self.overwrites || end <= self.limit() || (self.refresh() && end <= self.limit())
+        self.overwrites || end <= self.contiguous_end() || (self.refresh() && end <= self.contiguous_end())
     }
 
     /// Bytes in use, without reading the other side's cursor. Counts skipped bytes of the current lap only.
@@ -301,7 +348,7 @@ impl<W: ArenaWords<Error = Infallible>, O: ArenaOrderings> Space<W, O> {
 
     #[inline]
     fn fit(&mut self, bytes: u64, align: u64) -> Option<Fit> {
-        if bytes > self.bytes {
+        if bytes > self.limit {
             return None;
         }
         self.fit_known(bytes, align)
@@ -320,7 +367,7 @@ impl<W: ArenaWords<Error = Infallible>, O: ArenaOrderings> Space<W, O> {
             return Some(Fit { position: after, begins_lap: false });
         }
         let begin = self.lap + self.bytes;
-        let is_at_end = position >= begin || position + bytes > begin;
+        let is_at_end = position >= self.lap_end() || position + bytes > self.lap_end();
         let fits =
             self.overwrites || (self.consumed.seen() >= self.lap && bytes <= self.consumed.seen() - self.lap);
         (is_at_end && fits).then_some(Fit { position: begin, begins_lap: true })
@@ -330,15 +377,19 @@ impl<W: ArenaWords<Error = Infallible>, O: ArenaOrderings> Space<W, O> {
     #[inline]
     fn is_free(&self, position: u64, bytes: u64) -> bool {
         let (from, to) = (self.consumed.seen() + self.bytes, self.last_lap_end + self.bytes);
-        let in_lap = position < self.lap + self.bytes && position + bytes <= self.lap + self.bytes;
+        let in_lap = position < self.lap_end() && position + bytes <= self.lap_end();
         in_lap && (self.overwrites || from >= to || position >= to || position + bytes <= from)
     }
 
     /// Position after the last byte that can be handed out without a gap.
-    fn limit(&self) -> u64 {
-        let (consumed, end) = (self.consumed.seen(), self.lap + self.bytes);
+    fn contiguous_end(&self) -> u64 {
+        let (consumed, end) = (self.consumed.seen(), self.lap_end());
         let is_past_last_lap =
             consumed >= self.last_lap_end || self.written >= self.last_lap_end + self.bytes;
+        if self.limit < self.bytes {
+            // The next lap begins after a gap.
+            return if is_past_last_lap { end } else { end.min(consumed + self.bytes) };
+        }
         if consumed < self.lap && is_past_last_lap { end } else { consumed + self.bytes }
     }
 

@@ -1,18 +1,16 @@
 //! The cost of recording: the throughput of large payloads, the run time of scenes, and the rate of small records.
 //! Throughput is compared with a plain write of as many bytes, run time with a run without a dump.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Serialize;
 use tensortap::scene::Registry;
-use tensortap::{PLATFORMS, PayloadPath, RunConfig};
+use tensortap::{DumpConfig, PLATFORMS, PayloadPath, RunConfig};
 use tensortap_query::number;
 
-use crate::error::io;
 use crate::machine::load_average;
+use crate::plain_write::Noise;
 use crate::recorded_run::{self, RecordedRun};
 use crate::scratch::Scratch;
 use crate::watch::in_pairs;
@@ -32,13 +30,9 @@ const SMALL_TENSOR_BYTES: u64 = 256;
 /// Enough to keep every core busy.
 const SMALL_LANES: u64 = 16;
 const TARGET_RECORDS_PER_S: f64 = 500_000.0;
-/// Pieces of this size at multiples of it, like the dump.
-const PIECE_BYTES: usize = 1 << 20;
-/// As large as the default arena, so that neither side reads from a cache.
-const SOURCE_BYTES: usize = 64 << 20;
 
 const NOTES: [&str; 5] = [
-    "plain write: one thread writes 1 MiB pieces from 64 MiB of memory into a new file; both times include fdatasync",
+    "plain write: one thread for each file writes 1 MiB pieces from 64 MiB of memory; both times include fdatasync",
     "dump: from launch until the last payload is written, then fdatasync of the payloads; without manifest and graph",
     "of limit: throughput of the dump divided by that of the plain write of its pair; targets a2a3sim 0.9, a5sim 0.8",
     "held up: total time that device threads spent in capture",
@@ -60,6 +54,8 @@ pub struct DumpBenchConfig {
     pub platform: Option<String>,
     /// How payloads are written.
     pub write: PayloadPath,
+    /// Numbers of payload files, each with a throughput run.
+    pub files: Vec<usize>,
     /// Must contain the scenes of [`registry`](crate::registry). The device must know the same scenes.
     pub registry: Registry,
 }
@@ -81,7 +77,7 @@ pub struct DumpBenchReport {
     pub load_average_before: Option<f64>,
     /// Load average after the benchmark.
     pub load_average_after: Option<f64>,
-    /// By platform.
+    /// By platform and number of files.
     pub throughput: Vec<Throughput>,
     /// By scene and platform.
     pub overhead: Vec<Overhead>,
@@ -109,6 +105,8 @@ pub enum DumpBenchPart {
 pub struct Throughput {
     /// Platform.
     pub platform: String,
+    /// Number of payload files, and of threads that write them.
+    pub files: usize,
     /// Payload bytes of each run.
     pub bytes: u64,
     /// Bytes of each tensor.
@@ -214,7 +212,9 @@ pub fn dump(
     let bench = Bench { config, scratch, watch };
     let (mut throughput, mut overhead, mut small) = (Vec::new(), Vec::new(), Vec::new());
     for platform in &platforms {
-        throughput.push(bench.report(bench.throughput(platform)?, DumpBenchPart::Throughput));
+        for &files in &config.files {
+            throughput.push(bench.report(bench.throughput(platform, files)?, DumpBenchPart::Throughput));
+        }
     }
     for scene in OVERHEAD_SCENES {
         for platform in &platforms {
@@ -258,7 +258,7 @@ impl DumpBenchConfig {
     /// Steps for both sides of every pair and of the warm-up.
     fn steps_per_platform(&self) -> u64 {
         let runs = 2 * (u64::from(self.pairs) + 1);
-        runs * (2 + OVERHEAD_SCENES.len() as u64)
+        runs * (self.files.len() as u64 + 1 + OVERHEAD_SCENES.len() as u64)
     }
 
     /// Checks the disk space. Only one file exists at a time.
@@ -301,8 +301,8 @@ impl Bench<'_> {
         row
     }
 
-    fn with_dump(&self, run: &RunConfig, dedup: bool) -> Result<RecordedRun, BenchError> {
-        let dump = recorded_run::full(dedup, self.config.write);
+    fn with_dump(&self, run: &RunConfig, dedup: bool, files: usize) -> Result<RecordedRun, BenchError> {
+        let dump = DumpConfig { files, writers: files, ..recorded_run::full(dedup, self.config.write) };
         recorded_run::with_dump(run, dump, &self.scratch, &|| self.watch.goes_on())
     }
 
@@ -311,17 +311,18 @@ impl Bench<'_> {
     }
 
     /// Paired times of a plain write and a dump of as many bytes.
-    fn throughput(&self, platform: &str) -> Result<Throughput, BenchError> {
+    fn throughput(&self, platform: &str, files: usize) -> Result<Throughput, BenchError> {
         let (bytes, run, source) =
             (self.config.payload_bytes(), self.config.large_run(platform), Noise::new());
         let plain = || {
-            let path = self.scratch.path("plain");
-            let took = source.write(&path, bytes, &|| self.watch.goes_on())?;
-            self.scratch.remove(&path)?;
+            let paths: Vec<PathBuf> =
+                (0..files).map(|number| self.scratch.path(&format!("plain-{number}"))).collect();
+            let took = source.write(&paths, bytes, &|| self.watch.goes_on())?;
+            paths.iter().try_for_each(|path| self.scratch.remove(path))?;
             Ok(took)
         };
         let dumped = || {
-            let run = self.with_dump(&run, false)?;
+            let run = self.with_dump(&run, false, files)?;
             match run.dump.counters.bytes_written {
                 written if written == bytes => Ok(run),
                 written => Err(BenchError::Wrong(format!(
@@ -329,10 +330,11 @@ impl Bench<'_> {
                 ))),
             }
         };
-        let what = format!("throughput: {platform}");
+        let what = format!("throughput: {platform}, {files} payload files");
         let pairs = in_pairs(self.watch, &what, self.config.pairs, plain, dumped)?;
         Ok(throughput(
             platform,
+            files,
             bytes,
             pairs.iter().map(|(plain, dump)| ThroughputPair::new(*plain, dump)).collect(),
         ))
@@ -341,7 +343,7 @@ impl Bench<'_> {
     /// Paired times of a run without and with a dump.
     fn overhead(&self, scene: &'static str, platform: &str) -> Result<Overhead, BenchError> {
         let run = self.config.run(scene, platform);
-        let (plain, dumped) = (|| self.without_dump(&run), || self.with_dump(&run, true));
+        let (plain, dumped) = (|| self.without_dump(&run), || self.with_dump(&run, true, 1));
         let what = format!("{scene}: {platform}");
         let pairs = in_pairs(self.watch, &what, self.config.pairs, plain, dumped)?;
         let over = |value: fn(&(Duration, RecordedRun)) -> f64| Spread::of(pairs.iter().map(value).collect());
@@ -361,7 +363,7 @@ impl Bench<'_> {
     /// The same for small tensors.
     fn small(&self, platform: &str) -> Result<SmallTensors, BenchError> {
         let run = self.config.small_run(platform);
-        let (plain, dumped) = (|| self.without_dump(&run), || self.with_dump(&run, false));
+        let (plain, dumped) = (|| self.without_dump(&run), || self.with_dump(&run, false, 1));
         let what = format!("{SMALL_TENSOR_BYTES}-byte tensors: {platform}");
         let pairs = in_pairs(self.watch, &what, self.config.pairs, plain, dumped)?;
         Ok(small(platform, self.config.tasks, &pairs))
@@ -382,7 +384,7 @@ impl ThroughputPair {
     }
 }
 
-fn throughput(platform: &str, bytes: u64, pairs: Vec<ThroughputPair>) -> Throughput {
+fn throughput(platform: &str, files: usize, bytes: u64, pairs: Vec<ThroughputPair>) -> Throughput {
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
     let total = bytes as f64;
     let over = |value: fn(&ThroughputPair) -> f64| Spread::of(pairs.iter().map(value).collect());
@@ -392,6 +394,7 @@ fn throughput(platform: &str, bytes: u64, pairs: Vec<ThroughputPair>) -> Through
     let (ratio, target_ratio) = (over(|p| p.ratio), if platform == "a5sim" { 0.8 } else { 0.9 });
     Throughput {
         platform: platform.into(),
+        files,
         bytes,
         tensor_bytes: TENSOR_BYTES,
         plain_bytes_per_s: per_s(|p| p.plain_s),
@@ -438,42 +441,6 @@ fn bound(without_s: f64, held_up_s: f64) -> String {
         (held_up_s, "capture on the device, which")
     };
     format!("{what} takes {}", number::time(Duration::from_secs_f64(seconds)))
-}
-
-/// The data of the plain write.
-struct Noise {
-    bytes: Vec<u8>,
-}
-
-impl Noise {
-    /// Incompressible bytes.
-    fn new() -> Noise {
-        let mut state = 0x9E37_79B9_7F4A_7C15_u64;
-        let mut bytes = Vec::with_capacity(SOURCE_BYTES);
-        while bytes.len() < SOURCE_BYTES {
-            // A xorshift generator.
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            bytes.extend_from_slice(&state.to_le_bytes());
-        }
-        Noise { bytes }
-    }
-
-    /// Writes `total` bytes, a multiple of the piece size, to a new file piece by piece, and syncs them.
-    fn write(&self, path: &Path, total: u64, goes_on: &dyn Fn() -> bool) -> Result<Duration, BenchError> {
-        let started = Instant::now();
-        let file = File::create_new(path).map_err(io("creating", path))?;
-        let pieces = self.bytes.chunks_exact(PIECE_BYTES).cycle();
-        for (offset, piece) in (0..total).step_by(PIECE_BYTES).zip(pieces) {
-            if !goes_on() {
-                return Err(BenchError::Interrupted);
-            }
-            file.write_all_at(piece, offset).map_err(io("writing", path))?;
-        }
-        file.sync_data().map_err(io("syncing", path))?;
-        Ok(started.elapsed())
-    }
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ mod dump;
 mod error;
 mod machine;
 mod numpy;
+mod plain_write;
 mod read;
 mod record;
 mod recorded_run;

@@ -1,10 +1,9 @@
 //! Runs that are measured. A run with a wrong result or an incomplete dump is an error.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use tensortap::format::BIN_FILE;
 use tensortap::{DumpConfig, DumpLevel, DumpReport, Error, GoldenVerdict, PayloadPath, RunConfig, RunReport};
 
 use crate::BenchError;
@@ -52,7 +51,7 @@ pub fn with_dump(
     let config = RunConfig { dump: Some(dump), out: Some(dir.clone()), ..config.clone() };
     let started = Instant::now();
     let report = tensortap::run_observed(&config, &mut |_| goes_on()).or_else(Error::into_report)?;
-    let sync = sync(&dir.join(BIN_FILE))?;
+    let sync = sync_payloads(&dir)?;
     let total = started.elapsed();
     let report = good(report)?;
     let (wall, dump) = (report.wall, whole(report.dump)?);
@@ -65,10 +64,15 @@ pub fn full(dedup: bool, write: PayloadPath) -> DumpConfig {
     DumpConfig { dedup, write, ..DumpConfig::new(DumpLevel::Full) }
 }
 
-fn sync(path: &Path) -> Result<Duration, BenchError> {
+/// Syncs every payload file of a dump.
+fn sync_payloads(dir: &Path) -> Result<Duration, BenchError> {
     let started = Instant::now();
-    let synced = File::open(path).and_then(|file| file.sync_data());
-    synced.map_err(io("syncing", path))?;
+    for entry in fs::read_dir(dir).map_err(io("reading", dir))?.flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|extension| extension == "bin") {
+            File::open(&path).and_then(|file| file.sync_data()).map_err(io("syncing", &path))?;
+        }
+    }
     Ok(started.elapsed())
 }
 

@@ -1,6 +1,5 @@
 //! Dumps that benchmarks write for themselves.
 
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use tensortap::abi::{NO_KERNEL, Role, TaskRecord, TensorRecord};
@@ -9,7 +8,6 @@ use tensortap::values::from_f64;
 use tensortap::{DType, DumpStage};
 
 use crate::BenchError;
-use crate::error::io;
 
 /// Size of a tensor in a dump with payloads.
 pub(crate) const TENSOR_BYTES: u64 = 1 << 20;
@@ -65,7 +63,7 @@ pub(crate) fn with_payload(
     for (id, content) in (0..tensors).zip(contents.iter().cycle()) {
         check()?;
         let offset = writer.reserve(TENSOR_BYTES);
-        writer.payload_file()?.write_all_at(content, offset).map_err(io("writing", dir))?;
+        writer.write_payload(offset, content)?;
         let stored = Payload::Stored { offset, bytes: TENSOR_BYTES };
         writer.append(
             0,

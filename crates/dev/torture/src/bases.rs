@@ -49,6 +49,11 @@ pub fn prepare(tensortap: &Path, folder: &Path) -> Result<Vec<Base>, String> {
     let mut add = |what, name: String, path: &str, dump: &str| {
         all.push(Base { what, name, path: folder.join(path), dump: folder.join(dump) });
     };
+    call(
+        "run stream --param tasks=12 --param bytes=65536 --runtime host_build_graph --blocks 1 --device-memory 1GiB \
+         --dump-tensor --dump-files 3 --quiet --out stream",
+    )?;
+    add(DamageKind::Dump, "dump in 3 payload files".into(), "stream", "stream");
     for (scene, runtime, options) in dumps {
         let level = if options.contains("--dump-tensor") { "" } else { "--dump-tensor" };
         call(&format!(

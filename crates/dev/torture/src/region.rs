@@ -36,8 +36,8 @@ macro_rules! fields {
 const HEADER: Fields = fields!(DumpSetupHeader: magic layout_version run_id lane_count level records_per_buffer buffers_per_lane
     arena_bytes policy collect liveness_ms flags states queues buffers arenas filter reserved1 heartbeat discard
     tasks_captured bytes_captured enclosure_lanes reserved2 numbers);
-const STATE: Fields = fields!(DumpBufferState: write_cursor current_buffer ready_pushed free_popped leases next_seq waits reserved0
-    consumed_cursor ready_popped free_pushed acknowledged reserved1 records payload_bytes held_up_ns dropped_no_buffer
+const STATE: Fields = fields!(DumpBufferState: write_cursor current_buffer ready_pushed free_popped leases next_seq waits arena_wanted
+    consumed_cursor ready_popped free_pushed acknowledged arena_limit reserved1 records payload_bytes held_up_ns dropped_no_buffer
     dropped_no_space dropped_no_host dropped_bytes reserved2 filtered_records filtered_bytes enclosed_thread enclosing_task
     reserved3);
 const BUFFER: Fields = fields!(DumpBufferHeader: run_id first_seq lane committed reserved);

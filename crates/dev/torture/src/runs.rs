@@ -54,6 +54,7 @@ pub fn dumped(round: &mut Round<'_>, tasks: u64, bytes: u64) -> DumpRun {
         ("--dump-sync", 8),
         ("--dump-write direct", 5),
         ("--dump-writers 3", 2),
+        ("--dump-files 3", 2),
     ] {
         if rng.u32(0..of) == 0 {
             all.extend(words(option));
@@ -92,7 +93,8 @@ fn ended(run: &mut Child, line: &[String]) -> Result<Option<i32>, Failure> {
 
 /// Kills host, device or both at a random moment, and compares the dump with the sequential executor.
 pub fn kills(round: &mut Round<'_>) -> Outcome {
-    let (tasks, bytes) = [(400, 65_536), (1500, 8192), (4000, 1024), (8000, 64)][round.rng.usize(0..4)];
+    let (tasks, bytes) =
+        [(400, 65_536), (300, 100_000), (1500, 8192), (4000, 1024), (8000, 64)][round.rng.usize(0..5)];
     let dumped = dumped(round, tasks, bytes);
     let truth = round.ctx.truths.of(&dumped.load, dumped.runtime);
     let victim = round.rng.usize(0..3);

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -133,12 +134,19 @@ impl DumpContents {
             fs::read(dump.join("tensor_dump.json")).map_err(|e| broken(format!("no manifest: {e}")))?;
         let manifest: Value =
             serde_json::from_slice(&text).map_err(|e| broken(format!("the manifest: {e}")))?;
-        let payloads = File::open(dump.join("tensor_dump.bin")).ok();
+        // The number of the payload file is in the bits from 44 on, if there are several.
+        let is_segmented = number(&manifest["schema_version"]) >= 3;
+        let payload = |position: u64, bytes: &mut [u8]| {
+            let (file, offset) =
+                if is_segmented { (position >> 44, position % (1 << 44)) } else { (0, position) };
+            let name = if file == 0 { "tensor_dump.bin".into() } else { format!("tensor_dump.{file}.bin") };
+            File::open(dump.join(name)).and_then(|file| file.read_exact_at(bytes, offset))
+        };
         let mut contents = BTreeMap::new();
         for record in manifest["tensors"].as_array().into_iter().flatten() {
             let key =
                 (hex(&record["task_id"]), record["stage"] == "before_dispatch", number(&record["arg_index"]));
-            contents.insert(key, content_of(record, payloads.as_ref())?);
+            contents.insert(key, content_of(record, &payload)?);
         }
         Ok(DumpContents { contents })
     }
@@ -149,7 +157,10 @@ impl DumpContents {
     }
 }
 
-fn content_of(record: &Value, payloads: Option<&File>) -> Result<Option<Content>, Failure> {
+fn content_of(
+    record: &Value,
+    payload: &dyn Fn(u64, &mut [u8]) -> io::Result<()>,
+) -> Result<Option<Content>, Failure> {
     if record["in_flight"] == true {
         return Ok(None);
     }
@@ -160,10 +171,9 @@ fn content_of(record: &Value, payloads: Option<&File>) -> Result<Option<Content>
         return Ok(None);
     }
     let mut bytes = vec![0; usize::try_from(number(&record["bin_size"])).unwrap_or_default()];
-    let read = payloads.map(|file| file.read_exact_at(&mut bytes, number(&record["bin_offset"])));
-    match read {
-        Some(Ok(())) => Ok(Some(Content::Tensor(bytes))),
-        _ => Err(Failure::new(
+    match payload(number(&record["bin_offset"]), &mut bytes) {
+        Ok(()) => Ok(Some(Content::Tensor(bytes))),
+        Err(_) => Err(Failure::new(
             Violation::LostRecord,
             format!("the payload of {} is missing", record["task_id"]),
         )),

@@ -17,17 +17,18 @@ use crate::{
     drain::{DrainError, LaneDrain},
     lane_offsets::DISCARD,
     memory::{RegionWord, SharedRegion},
+    payload::WriterPlan,
     stall_timer::StallTimer,
     store::{Store, StoreError, payload_of},
     stream::{RecordBatch, Stream},
-    summary::Account,
+    summary::{Account, ArenaUse},
 };
 
 /// Default number of payloads that are remembered to find equal ones. Needs about 20 MiB when full.
 pub const DEFAULT_DEDUP_ENTRIES: usize = 1 << 18;
 
-/// Maximum number of threads that write a dump.
-pub const MAX_WRITERS: usize = 64;
+/// Maximum number of threads that write a dump, and of its payload files.
+pub const MAX_WRITERS: usize = tensortap_format::MAX_PAYLOAD_FILES;
 
 /// Default time that host and device may wait for each other.
 const DEFAULT_LIVENESS: Duration = Duration::from_secs(30);
@@ -35,6 +36,16 @@ const DEFAULT_LIVENESS: Duration = Duration::from_secs(30);
 /// If a lane has ended and its thread still waits after this time, the host has nothing left to release for
 /// it.
 const LET_GO_AFTER: Duration = Duration::from_secs(1);
+
+/// How much of the arenas a device may use. An arena may be much longer than needed: only bytes that were used take
+/// memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArenaGrowth {
+    /// Bytes of each arena that may be used from the start, a multiple of [`LARGE_PAYLOAD_ALIGN`]; 0 means all.
+    pub start: u64,
+    /// Bytes by which all arenas together may grow. An arena whose thread finds no space doubles.
+    pub budget: u64,
+}
 
 /// Everything that the collector needs to know of a region. All values are the host's own.
 #[derive(Clone, Debug)]
@@ -51,9 +62,14 @@ pub struct CollectorOptions {
     pub dedup_entries: usize,
     /// How payloads are written.
     pub payload_path: PayloadPath,
-    /// Number of threads that write large payloads, including the collector's own (`--dump-writers`). 0 and
-    /// 1 mean the same.
+    /// Number of threads that write large payloads, including the collector's own (`--dump-writers`). 0 means
+    /// one, and more for a large dump that arrives fast.
     pub writers: usize,
+    /// Number of payload files for large payloads (`--dump-files`). 0 means one, and one for each writer of a large
+    /// dump that arrives fast.
+    pub files: usize,
+    /// How much of the arenas the device may use.
+    pub arena: ArenaGrowth,
     /// Sync data, then index, before records are acknowledged (`--dump-sync`).
     pub sync: bool,
     /// How long a device thread may wait for the host although the host finds nothing to do for it
@@ -71,7 +87,9 @@ impl CollectorOptions {
             collect: DumpCollect::Live,
             dedup_entries: DEFAULT_DEDUP_ENTRIES,
             payload_path: PayloadPath::default(),
-            writers: 1,
+            writers: 0,
+            files: 0,
+            arena: ArenaGrowth::default(),
             sync: false,
             liveness: DEFAULT_LIVENESS,
         }
@@ -84,6 +102,9 @@ impl CollectorOptions {
             () if records == 0 => "no records per buffer",
             () if arena_bytes == 0 || !arena_bytes.is_multiple_of(LARGE_PAYLOAD_ALIGN) => {
                 "an arena that is not a multiple of 4096 bytes"
+            }
+            () if !self.arena.start.is_multiple_of(LARGE_PAYLOAD_ALIGN) || self.arena.start > arena_bytes => {
+                "a start of the arena that is not a multiple of 4096 bytes of it"
             }
             () => return Ok(()),
         };
@@ -107,6 +128,10 @@ pub struct Collector<M, S> {
     store: Store<S>,
     batch: bool,
     liveness: Duration,
+    /// Bytes of each arena, and by how many all of them may still grow.
+    arena_bytes: u64,
+    arena_budget: u64,
+    arena_use: ArenaUse,
     lanes: Vec<Lane>,
     /// Number of records that the region can hold, over all lanes.
     capacity: u64,
@@ -142,25 +167,30 @@ impl<M: RegionMemory + Send + Sync + 'static, S: Sink> Collector<M, S> {
             dedup_entries,
             payload_path,
             writers,
+            files,
+            arena,
             sync,
             liveness,
         } = options;
         let batch = collect == DumpCollect::Batch;
         let memory = Arc::new(memory);
         let shared: SharedRegion = memory.clone();
-        let writers = writers.clamp(1, MAX_WRITERS);
         let not_started = |error| CollectError::Thread(format!("could not be started: {error}"));
-        let payloads = payload_path.writer_with(writers, &shared).map_err(not_started)?;
+        let plan = WriterPlan::new(payload_path, shared.clone(), writers, files);
+        let store = Store::new(sink, plan, dedup_entries, sync).map_err(not_started)?;
         let lanes = (0..geometry.lanes).map(|lane| {
-            let stream = Stream::new(shared.clone(), geometry, lane, run_id, batch);
-            let drain = LaneDrain::new(geometry, device_memory, stream, batch, writers);
+            let stream = Stream::new(shared.clone(), geometry, lane, run_id, batch, arena.start);
+            let drain = LaneDrain::new(geometry, device_memory, stream, batch);
             Lane { drain, ended: None, standstill: StallTimer::default() }
         });
         Ok(Collector {
             memory,
-            store: Store::new(sink, payloads, dedup_entries, sync),
+            store,
             batch,
             liveness,
+            arena_bytes: geometry.arena_bytes,
+            arena_budget: arena.budget,
+            arena_use: ArenaUse { largest_bytes: arena.start, ..ArenaUse::default() },
             lanes: lanes.collect(),
             capacity: u64::from(geometry.lanes) * u64::from(geometry.buffers) * u64::from(geometry.records),
             host_lane: geometry.lanes,
@@ -326,6 +356,7 @@ impl<M: RegionMemory + Send + Sync + 'static, S: Sink> Collector<M, S> {
                 if records > 0 {
                     standstill.moved();
                 }
+                self.grow_arena(index)?;
                 return Ok(records);
             }
             Err(DrainError::Memory(error)) => return Err(error.into()),
@@ -333,6 +364,29 @@ impl<M: RegionMemory + Send + Sync + 'static, S: Sink> Collector<M, S> {
             Err(DrainError::Damaged(error)) => self.stop_following(index, error)?,
         }
         self.pass_over(index)
+    }
+
+    /// Doubles the arena of a lane whose thread found no space in it, as far as the budget allows.
+    fn grow_arena(&mut self, index: usize) -> Result<(), CollectError> {
+        let stream = &mut self.lanes[index].drain.stream;
+        let Some(limit) = stream.arena_limit().filter(|limit| *limit < self.arena_bytes) else {
+            return Ok(());
+        };
+        if !stream.wants_more_arena()? {
+            return Ok(());
+        }
+        let more = limit.min(self.arena_bytes - limit).min(self.arena_budget);
+        let more = more - more % LARGE_PAYLOAD_ALIGN;
+        if more == 0 {
+            self.arena_use.wanted_more = true;
+            return Ok(());
+        }
+        stream.raise_arena_limit(more)?;
+        self.arena_budget -= more;
+        let ArenaUse { largest_bytes, grown_bytes, .. } = &mut self.arena_use;
+        (*largest_bytes, *grown_bytes) = ((*largest_bytes).max(limit + more), *grown_bytes + more);
+        self.memory.wake();
+        Ok(())
     }
 
     /// Ends a lane: no more of it is read.
@@ -402,6 +456,7 @@ impl<M: RegionMemory + Send + Sync + 'static, S: Sink> Collector<M, S> {
             summary.add_lane(lane, &state);
         }
         summary.set_entered(self.store.totals());
+        summary.arena = self.arena_use;
         Ok(summary)
     }
 }

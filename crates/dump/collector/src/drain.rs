@@ -20,12 +20,6 @@ use crate::{
 
 use self::pieces::OpenPayloads;
 
-/// Payload bytes after which a frame is written and space released, even if more records are ready. One
-/// value for a single writer, and one for each of several writers, which wait for each other before a
-/// frame.
-const FRAME_PAYLOAD_BYTES: u64 = 1 << 20;
-const FRAME_PAYLOAD_BYTES_EACH: u64 = 2 << 20;
-
 /// Why a lane, or the whole collection, cannot continue.
 #[derive(Debug)]
 pub(crate) enum DrainError {
@@ -64,8 +58,6 @@ pub(crate) struct LaneDrain {
     /// Records of the next frame, and the payload bytes stored for it.
     records: Vec<IndexRecord>,
     frame_bytes: u64,
-    /// A frame ends after this many payload bytes.
-    frame_payload_bytes: u64,
     /// All sequence numbers below this are accounted for in the index.
     indexed: u64,
     /// Sequence number after the last record that was read.
@@ -87,18 +79,8 @@ pub(crate) struct LaneDrain {
 }
 
 impl LaneDrain {
-    /// `writers` is the number of threads that write its payloads.
-    pub(crate) fn new(
-        geometry: DumpGeometry,
-        memory: DeviceRange,
-        stream: Stream,
-        batch: bool,
-        writers: usize,
-    ) -> LaneDrain {
-        let together =
-            if writers > 1 { FRAME_PAYLOAD_BYTES_EACH * writers as u64 } else { FRAME_PAYLOAD_BYTES };
+    pub(crate) fn new(geometry: DumpGeometry, memory: DeviceRange, stream: Stream, batch: bool) -> LaneDrain {
         LaneDrain {
-            frame_payload_bytes: together.min(geometry.arena_bytes / 8),
             stream,
             geometry,
             memory,
@@ -125,6 +107,11 @@ impl LaneDrain {
 
     pub(crate) fn unfinished_payloads(&self) -> u64 {
         self.unfinished_payloads
+    }
+
+    /// Bytes of the arena that the device may use.
+    fn arena_bytes(&self) -> u64 {
+        self.stream.arena_limit().unwrap_or(self.geometry.arena_bytes)
     }
 
     /// Sequence number after the last record that was read.
@@ -191,7 +178,7 @@ impl LaneDrain {
                 Err(fault) => self.refuse(fault),
             }
             self.seen += 1;
-            if self.frame_bytes >= self.frame_payload_bytes {
+            if self.frame_bytes >= store.frame_payload_bytes().min(self.arena_bytes() / 8) {
                 self.write_frame(memory, store, extent.map(|extent| extent.position + extent.bytes))?;
             }
         }

@@ -52,6 +52,8 @@ impl LaneOffsets {
         leases,
         /// Written by the device.
         waits,
+        /// Written by the device.
+        arena_wanted,
         /// Written by the host.
         consumed_cursor,
         /// Written by the host.
@@ -60,6 +62,8 @@ impl LaneOffsets {
         free_pushed,
         /// Written by the host.
         acknowledged,
+        /// Written by the host.
+        arena_limit,
     }
 
     /// Number of buffers of the lane.

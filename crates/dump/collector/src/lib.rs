@@ -90,7 +90,7 @@ mod testing;
 
 pub use background::Collection;
 pub use check::RecordFault;
-pub use collector::{Collector, CollectorOptions, DEFAULT_DEDUP_ENTRIES, MAX_WRITERS, Progress};
+pub use collector::{ArenaGrowth, Collector, CollectorOptions, DEFAULT_DEDUP_ENTRIES, MAX_WRITERS, Progress};
 pub use error::{CollectError, WriteError};
 pub use event::{CollectEvent, Listener};
 pub use memory::{DeviceRegion, RegionMemory};
@@ -98,4 +98,4 @@ pub use payload::PayloadPath;
 pub use setup::{ANY_MEMORY, DumpSetup, write_to_process};
 pub use sink::Sink;
 pub use stream::{ImpossibleWord, StreamError};
-pub use summary::{LaneSummary, RunEnd, Summary};
+pub use summary::{ArenaUse, LaneSummary, RunEnd, Summary};

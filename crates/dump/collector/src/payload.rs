@@ -1,4 +1,4 @@
-//! Writes payload bytes from the region to the payload file.
+//! Writes payload bytes from the region to the payload files.
 //!
 //! One trait with two paths: through the page cache, in pieces of at most 1 MiB and with small payloads
 //! combined into one write; or direct I/O for large, aligned data. Each path works with one thread or
@@ -7,11 +7,13 @@
 mod buffered;
 mod direct;
 mod parallel;
+mod plan;
 mod window;
 
 use std::{io, os::fd::BorrowedFd};
 
 use tensortap_abi::LARGE_PAYLOAD_BYTES;
+use tensortap_format::PayloadPlace;
 use tensortap_platform::PlatformError;
 
 use crate::{RegionMemory, memory::SharedRegion};
@@ -19,6 +21,7 @@ use crate::{RegionMemory, memory::SharedRegion};
 pub(crate) use buffered::BufferedWriter;
 pub(crate) use direct::DirectWriter;
 pub(crate) use parallel::ParallelWriter;
+pub(crate) use plan::WriterPlan;
 pub(crate) use window::{Window, extents};
 
 /// Larger writes were slower when measured.
@@ -106,22 +109,22 @@ pub(crate) enum PayloadError {
     File(#[from] io::Error),
 }
 
-/// A path to the payload file.
+/// A path to the payload files.
 pub(crate) trait PayloadWriter {
-    /// Accepts the bytes of `from`. They are at `at` in `file` after the next [`PayloadWriter::flush`].
+    /// Accepts the bytes of `from`. They are at `to` after the next [`PayloadWriter::flush`].
     fn put(
         &mut self,
         memory: &dyn RegionMemory,
-        file: BorrowedFd<'_>,
+        to: PayloadPlace<'_>,
         from: Extent,
-        at: u64,
     ) -> Result<(), PayloadError>;
 
     /// Accepts bytes from host memory.
-    fn put_bytes(&mut self, file: BorrowedFd<'_>, bytes: &[u8], at: u64) -> Result<(), PayloadError>;
+    fn put_bytes(&mut self, to: PayloadPlace<'_>, bytes: &[u8]) -> Result<(), PayloadError>;
 
-    /// Writes everything that was accepted and is not written yet.
-    fn flush(&mut self, file: BorrowedFd<'_>) -> Result<(), PayloadError>;
+    /// Writes everything that was accepted and is not written yet. `first` is the first payload file, the only one
+    /// for which payloads are combined.
+    fn flush(&mut self, first: BorrowedFd<'_>) -> Result<(), PayloadError>;
 
     /// Forgets everything that is not written yet.
     fn discard(&mut self);

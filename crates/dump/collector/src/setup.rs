@@ -101,7 +101,9 @@ impl DumpSetup {
     /// If no region can have these sizes.
     pub fn process_region(&self) -> Result<SetupBytes, SetupError> {
         let options = SetupOptions { base: LINK_PAGE_BYTES, of_process: true, ..self.region() };
-        setup_bytes(self.collector.geometry, &options)
+        let mut setup = setup_bytes(self.collector.geometry, &options)?;
+        setup.state.arena_limit = self.collector.arena.start;
+        Ok(setup)
     }
 
     /// Starts to collect from the region of a device. With `look`, drains it at least that often.

@@ -1,12 +1,8 @@
 //! The destination of records and payloads.
 
-use std::{
-    ops::Range,
-    os::fd::{AsFd, BorrowedFd},
-    path::Path,
-};
+use std::{ops::Range, path::Path};
 
-use tensortap_format::{DumpWriter, Footer, FormatError, IndexRecord, Totals};
+use tensortap_format::{DumpWriter, Footer, FormatError, IndexRecord, PayloadPlace, Totals};
 
 /// The files of a dump, as the collector uses them. The effect of every successful call has reached the
 /// operating system.
@@ -15,19 +11,21 @@ pub trait Sink {
     fn folder(&self) -> Option<&Path> {
         None
     }
-    /// Reserves a range of the payload file.
+    /// Spreads large payloads over this many payload files from now on.
+    fn spread_over(&mut self, _files: usize) {}
+    /// Reserves a range in a payload file and returns its position.
     fn reserve(&mut self, bytes: u64) -> u64;
     /// Cancels a reserved range that no record will refer to.
     fn cancel(&mut self, offset: u64);
-    /// The payload file, for writing at reserved offsets.
-    fn payload_file(&mut self) -> Result<BorrowedFd<'_>, FormatError>;
+    /// The place in a payload file of a reserved position, for writing there.
+    fn payload_place(&mut self, position: u64) -> Result<PayloadPlace<'_>, FormatError>;
     /// Stores records of one lane. They account for the sequence numbers `seqs`.
     fn append(&mut self, lane: u32, seqs: Range<u64>, records: &[IndexRecord]) -> Result<(), FormatError>;
     /// Makes all payloads written so far survive a power cut.
     fn sync_data(&mut self) -> Result<(), FormatError>;
     /// Makes all records stored so far survive a power cut.
     fn sync_index(&mut self) -> Result<(), FormatError>;
-    /// Frees the space of tasks that have left the window. Returns the sorted ranges of the payload file
+    /// Frees the space of tasks that have left the window. Returns the sorted ranges of positions
     /// whose bytes are gone; nothing may refer to them from now on. Called when every record made so far is
     /// stored.
     fn free_window(&mut self) -> Result<Vec<Range<u64>>, FormatError>;
@@ -45,6 +43,10 @@ impl Sink for DumpWriter {
         Some(DumpWriter::folder(self))
     }
 
+    fn spread_over(&mut self, files: usize) {
+        DumpWriter::spread_over(self, files);
+    }
+
     fn reserve(&mut self, bytes: u64) -> u64 {
         DumpWriter::reserve(self, bytes)
     }
@@ -53,8 +55,8 @@ impl Sink for DumpWriter {
         DumpWriter::cancel(self, offset);
     }
 
-    fn payload_file(&mut self) -> Result<BorrowedFd<'_>, FormatError> {
-        DumpWriter::payload_file(self).map(AsFd::as_fd)
+    fn payload_place(&mut self, position: u64) -> Result<PayloadPlace<'_>, FormatError> {
+        DumpWriter::payload_place(self, position)
     }
 
     fn append(&mut self, lane: u32, seqs: Range<u64>, records: &[IndexRecord]) -> Result<(), FormatError> {

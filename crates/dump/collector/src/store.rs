@@ -1,6 +1,6 @@
 //! Stores payloads and records in the files: each once, in an order that readers can rely on.
 
-use std::ops::Range;
+use std::{io, ops::Range, time::Instant};
 
 use rustix::{
     fs::{FallocateFlags, fallocate},
@@ -15,11 +15,17 @@ use crate::{
     RegionMemory, Sink, WriteError,
     check::content_bytes,
     dedup::{ContentKey, DedupTable, StoredPayload},
-    payload::{Extent, PayloadError, PayloadWriter},
+    payload::{Extent, PayloadError, PayloadWriter, WriterPlan},
 };
 
 /// Bytes of a stored payload that are read at a time to check its hash.
 const PROOF_BYTES: usize = 1 << 16;
+
+/// Payload bytes after which a frame is written and space released, even if more records are ready. One
+/// value for a single writer, and one for each of several writers, which wait for each other before a
+/// frame.
+const FRAME_PAYLOAD_BYTES: u64 = 1 << 20;
+const FRAME_PAYLOAD_BYTES_EACH: u64 = 2 << 20;
 
 /// Why something could not be stored.
 #[derive(Debug, thiserror::Error)]
@@ -48,9 +54,13 @@ impl From<tensortap_format::FormatError> for StoreError {
 /// The files, and what is known about their content.
 pub(crate) struct Store<S> {
     sink: S,
+    plan: WriterPlan,
     payloads: Box<dyn PayloadWriter + Send>,
     /// Whether a payload was written since the last frame.
     unflushed: bool,
+    /// Payload bytes since the last frame, and the time when the first of them arrived if it matters.
+    frame_bytes: u64,
+    frame_start: Option<Instant>,
     dedup: DedupTable,
     /// Buffer for checking stored bytes.
     proof: Vec<u8>,
@@ -62,20 +72,32 @@ pub(crate) struct Store<S> {
 
 impl<S: Sink> Store<S> {
     pub(crate) fn new(
-        sink: S,
-        payloads: Box<dyn PayloadWriter + Send>,
+        mut sink: S,
+        plan: WriterPlan,
         dedup_capacity: usize,
         sync: bool,
-    ) -> Store<S> {
-        Store {
+    ) -> io::Result<Store<S>> {
+        sink.spread_over(plan.files());
+        Ok(Store {
             sink,
-            payloads,
+            payloads: plan.start()?,
+            plan,
             unflushed: false,
+            frame_bytes: 0,
+            frame_start: None,
             dedup: DedupTable::new(dedup_capacity),
             proof: Vec::new(),
             sync,
             indexed_records: 0,
             totals: Totals::default(),
+        })
+    }
+
+    /// Payload bytes after which a frame is written.
+    pub(crate) fn frame_payload_bytes(&self) -> u64 {
+        match self.plan.writers() {
+            1 => FRAME_PAYLOAD_BYTES,
+            writers => FRAME_PAYLOAD_BYTES_EACH * writers as u64,
         }
     }
 
@@ -125,7 +147,7 @@ impl<S: Sink> Store<S> {
         let offset = self.reserve(bytes);
         if bytes > 0 {
             self.unflushed = true;
-            self.payloads.put_bytes(self.sink.payload_file()?, content, offset)?;
+            self.payloads.put_bytes(self.sink.payload_place(offset)?, content)?;
         }
         self.remember(key, offset);
         Ok((offset, false))
@@ -148,7 +170,7 @@ impl<S: Sink> Store<S> {
         self.sync
     }
 
-    /// Reserves a range of the payload file; an empty payload needs none.
+    /// Reserves a range in a payload file; an empty payload needs none.
     pub(crate) fn reserve(&mut self, bytes: u64) -> u64 {
         if bytes == 0 { 0 } else { self.sink.reserve(bytes) }
     }
@@ -163,8 +185,11 @@ impl<S: Sink> Store<S> {
         if from.bytes == 0 {
             return Ok(());
         }
-        self.unflushed = true;
-        self.payloads.put(memory, self.sink.payload_file()?, from, at)?;
+        if !std::mem::replace(&mut self.unflushed, true) {
+            self.frame_start = self.plan.clock();
+        }
+        self.frame_bytes += from.bytes;
+        self.payloads.put(memory, self.sink.payload_place(at)?, from)?;
         Ok(())
     }
 
@@ -182,7 +207,8 @@ impl<S: Sink> Store<S> {
         self.flush()?;
         // A file system without this function keeps the bytes, unreferenced.
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let _ = fallocate(self.sink.payload_file()?, flags, offset, key.bytes);
+        let place = self.sink.payload_place(offset)?;
+        let _ = fallocate(place.file, flags, place.offset, key.bytes);
         self.sink.cancel(offset);
         Ok((known, true))
     }
@@ -220,11 +246,23 @@ impl<S: Sink> Store<S> {
         if !std::mem::take(&mut self.unflushed) {
             return Ok(());
         }
-        self.payloads.flush(self.sink.payload_file()?)?;
+        self.payloads.flush(self.sink.payload_place(0)?.file)?;
         if self.sync {
             self.sink.sync_data()?;
         }
+        let bytes = std::mem::take(&mut self.frame_bytes);
+        if self.plan.wrote(bytes, self.frame_start.take()) {
+            self.grow();
+        }
         Ok(())
+    }
+
+    /// Uses more threads and files from now on. Without the threads, it continues as before.
+    fn grow(&mut self) {
+        if let Ok(payloads) = self.plan.start() {
+            self.payloads = payloads;
+            self.sink.spread_over(self.plan.files());
+        }
     }
 
     /// Frees the space of tasks that have left the window. Every record made so far must be stored.
@@ -239,7 +277,7 @@ impl<S: Sink> Store<S> {
     /// Discards everything that has not reached the files.
     pub(crate) fn abandon(&mut self) {
         self.payloads.discard();
-        self.unflushed = false;
+        (self.unflushed, self.frame_bytes) = (false, 0);
     }
 
     /// Offset of equal stored content.
@@ -261,15 +299,15 @@ impl<S: Sink> Store<S> {
     fn prove(&mut self, key: ContentKey, offset: u64) -> Result<bool, StoreError> {
         if self.unflushed {
             // The bytes may still be staged. `unflushed` stays set: the next frame makes them durable.
-            self.payloads.flush(self.sink.payload_file()?)?;
+            self.payloads.flush(self.sink.payload_place(0)?.file)?;
         }
-        let file = self.sink.payload_file()?;
+        let place = self.sink.payload_place(offset)?;
         self.proof.resize(PROOF_BYTES, 0);
         let mut hasher = ContentHasher::new(key.bytes);
         while hasher.left_bytes() > 0 {
-            let (at, left) = (offset + key.bytes - hasher.left_bytes(), hasher.left_bytes());
+            let (at, left) = (place.offset + key.bytes - hasher.left_bytes(), hasher.left_bytes());
             let piece = usize::try_from(left).map_or(PROOF_BYTES, |left| left.min(PROOF_BYTES));
-            match pread(file, &mut self.proof[..piece], at) {
+            match pread(place.file, &mut self.proof[..piece], at) {
                 Ok(0) | Err(_) => return Ok(false),
                 Ok(read) => hasher.update(&self.proof[..read]),
             }

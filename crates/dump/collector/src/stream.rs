@@ -273,17 +273,21 @@ pub(crate) struct Stream {
     next_seq: u64,
     missing_records: u64,
     acknowledged: u64,
+    /// How many bytes of the arena the device may use; 0 means all.
+    arena_limit: u64,
 }
 
 impl Stream {
     /// The stream of a new lane. `run_id` is that of the region's header. In `batch` mode the host reads
     /// once after the run, and nothing is released before, so the arena may wrap any number of times.
+    /// The device may use `arena_start` bytes of its arena until that is raised; 0 means all.
     pub(crate) fn new(
         memory: SharedRegion,
         geometry: DumpGeometry,
         lane: u32,
         run_id: u64,
         batch: bool,
+        arena_start: u64,
     ) -> Stream {
         let offsets = LaneOffsets::new(geometry, lane);
         let words = HostWords { memory: Arc::clone(&memory), offsets };
@@ -299,6 +303,7 @@ impl Stream {
             next_seq: 0,
             missing_records: 0,
             acknowledged: 0,
+            arena_limit: arena_start,
         }
     }
 
@@ -380,7 +385,24 @@ impl Stream {
         self.memory.write(self.offsets.free_entries(), &numbers)?;
         self.buffers.restate()?;
         self.arena.restate()?;
+        self.memory.write_u64(self.offsets.arena_limit(), self.arena_limit)?;
         self.memory.write_u64(self.offsets.acknowledged(), self.acknowledged)
+    }
+
+    /// How many bytes of the arena the device may use, if that can be raised.
+    pub(crate) fn arena_limit(&self) -> Option<u64> {
+        (self.arena_limit > 0).then_some(self.arena_limit)
+    }
+
+    /// Whether the device found no space within the limit.
+    pub(crate) fn wants_more_arena(&self) -> Result<bool, PlatformError> {
+        Ok(self.arena_limit > 0 && self.memory.read_u64(self.offsets.arena_wanted())? == self.arena_limit)
+    }
+
+    /// Allows the device more bytes of the arena.
+    pub(crate) fn raise_arena_limit(&mut self, bytes: u64) -> Result<(), PlatformError> {
+        self.arena_limit += bytes;
+        self.memory.write_u64(self.offsets.arena_limit(), self.arena_limit)
     }
 
     /// The counters, unchecked.

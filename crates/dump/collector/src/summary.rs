@@ -23,12 +23,15 @@ pub struct RunEnd {
     pub in_flight: Option<Vec<InFlightTask>>,
     /// Verdict of the run's own golden, if the outputs were judged.
     pub golden: Option<GoldenVerdict>,
+    /// Further keys for the footer and the manifest.
+    pub extra: serde_json::Map<String, serde_json::Value>,
 }
 
 impl RunEnd {
     /// An end with this status and no further details.
     pub fn new(status: Status) -> RunEnd {
-        RunEnd { status, message: None, finished_at: None, in_flight: None, golden: None }
+        let (message, finished_at, in_flight, golden, extra) = Default::default();
+        RunEnd { status, message, finished_at, in_flight, golden, extra }
     }
 }
 
@@ -53,6 +56,17 @@ pub struct LaneSummary {
     pub damaged_counters: Vec<&'static str>,
 }
 
+/// How the arenas were used, if they could grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArenaUse {
+    /// Bytes that the thread with the largest arena could use in the end; 0 if arenas could not grow.
+    pub largest_bytes: u64,
+    /// Bytes by which all arenas together grew.
+    pub grown_bytes: u64,
+    /// Whether a thread found no space after the budget was used up.
+    pub wanted_more: bool,
+}
+
 /// Content and losses of a dump.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
@@ -68,6 +82,8 @@ pub struct Summary {
     pub held_up_ns: u64,
     /// The same time for the lane whose threads spent most.
     pub held_up_max_ns: u64,
+    /// How the arenas were used.
+    pub arena: ArenaUse,
     /// Each lane.
     pub lanes: Vec<LaneSummary>,
 }
@@ -81,6 +97,7 @@ impl Summary {
             missed_duplicates,
             held_up_ns: 0,
             held_up_max_ns: 0,
+            arena: ArenaUse::default(),
             lanes: Vec::new(),
         }
     }
@@ -154,6 +171,7 @@ impl Summary {
             filtered_records: self.counters.filtered_records,
             filtered_bytes: self.counters.filtered_bytes,
             held_up_ns: self.held_up_ns,
+            extra: end.extra.clone(),
             ..Footer::new(self.status)
         }
     }

@@ -1,7 +1,6 @@
 //! Writes one task of a dump as a separate dump, together with the image of its program.
 
 use std::collections::{HashMap, HashSet};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use tensortap_abi::{
@@ -11,7 +10,6 @@ use tensortap_abi::{
 
 use crate::{
     Dump, DumpWriter, Footer, FormatError, ImageWriter, IndexRecord, Payload, PayloadState, Record, Status,
-    error::AtPath,
 };
 
 /// Kinds of records that belong to a task or that it refers to. Other kinds refer to tasks outside the new
@@ -112,8 +110,7 @@ impl Dump {
             None => {
                 let payload = self.payload(&argument)?;
                 let offset = writer.reserve(bytes);
-                let path = writer.payload_path().to_owned();
-                writer.payload_file()?.write_all_at(&payload, offset).at("write", &path)?;
+                writer.write_payload(offset, &payload)?;
                 stored.insert((from, bytes), offset);
                 offset
             }

@@ -9,12 +9,12 @@ use crate::{
     Footer, FormatError, IndexRecord, RunInfo,
     layout::{
         CLOSE_MAGIC, EndMark, FILE_HEADER_BYTES, FOOTER_MAGIC, FRAME_HEADER_BYTES, FRAME_MAGIC, FileHeader,
-        FrameHeader, INDEX_MAGIC, INDEX_VERSION, MAX_BODY_BYTES, MAX_INFO_BYTES, SPLIT_BODY_BYTES,
+        FrameHeader, INDEX_MAGIC, MAX_BODY_BYTES, MAX_INFO_BYTES, SPLIT_BODY_BYTES,
     },
 };
 
 /// Header, run information and padding for the start of an index.
-pub(crate) fn encode_file_header(info: &RunInfo, flags: u64) -> Result<Vec<u8>, FormatError> {
+pub(crate) fn encode_file_header(info: &RunInfo, flags: u64, version: u32) -> Result<Vec<u8>, FormatError> {
     let mut json = to_json(info);
     let info_bytes = json.len() as u64;
     json.resize(json.len().next_multiple_of(8), b' ');
@@ -24,7 +24,7 @@ pub(crate) fn encode_file_header(info: &RunInfo, flags: u64) -> Result<Vec<u8>, 
     }
     let mut header = FileHeader {
         magic: INDEX_MAGIC,
-        version: INDEX_VERSION,
+        version,
         header_bytes: u32::try_from(FILE_HEADER_BYTES + json.len()).map_err(|_| too_large())?,
         run_id: info.run_id,
         info_bytes,

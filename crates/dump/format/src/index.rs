@@ -19,9 +19,9 @@ use crate::{
     layout::{
         CHECKSUM_BYTES, CLOSE_MAGIC, END_MARK_BYTES, EndMark, FILE_HEADER_BYTES, FLAG_WINDOWED, FOOTER_MAGIC,
         FRAME_HEADER_BYTES, FRAME_MAGIC, FileHeader, FrameHeader, INDEX_MAGIC, INDEX_VERSION, MAX_BODY_BYTES,
-        MAX_INFO_BYTES, MIN_RECORD_BYTES, OLDEST_INDEX_VERSION,
+        MAX_INFO_BYTES, MIN_RECORD_BYTES, OLDEST_INDEX_VERSION, SEGMENTED_INDEX_VERSION,
     },
-    manifest::SCHEMA_VERSION,
+    manifest::{SCHEMA_VERSION, SEGMENTED_SCHEMA_VERSION},
     names::is_plain_file_name,
 };
 
@@ -45,11 +45,12 @@ impl Index {
 
     pub(crate) fn from_file(file: File, path: &Path) -> Result<Index, FormatError> {
         let bytes = file.metadata().at("open", path)?.len();
-        let header = read_header(&file, path, bytes)?;
-        let padded = read_padded_info(&file, path, &header)?;
-        if file_checksum(&header, &padded) != header.checksum {
-            return Err(damaged(path, "its checksum does not match"));
-        }
+        // Read twice before it counts as damaged: a writer may replace it meanwhile.
+        let (header, padded) = match read_checked_header(&file, path, bytes)? {
+            Some(checked) => checked,
+            None => read_checked_header(&file, path, bytes)?
+                .ok_or_else(|| damaged(path, "its checksum does not match"))?,
+        };
         let info_bytes = usize::try_from(header.info_bytes).unwrap_or(usize::MAX);
         let json =
             padded.get(..info_bytes).ok_or_else(|| damaged(path, "the run information is truncated"))?;
@@ -70,7 +71,16 @@ impl Index {
 
     /// The version of the JSON files that belong to it.
     pub(crate) fn schema_version(&self) -> u32 {
-        if self.header.version < INDEX_VERSION { SCHEMA_VERSION - 1 } else { SCHEMA_VERSION }
+        match self.header.version {
+            SEGMENTED_INDEX_VERSION.. => SEGMENTED_SCHEMA_VERSION,
+            INDEX_VERSION => SCHEMA_VERSION,
+            _ => SCHEMA_VERSION - 1,
+        }
+    }
+
+    /// Whether there may be several payload files.
+    pub(crate) fn is_segmented(&self) -> bool {
+        self.header.version >= SEGMENTED_INDEX_VERSION
     }
 
     /// Whether records of older tasks were removed.
@@ -177,9 +187,9 @@ fn read_header(file: &File, path: &Path, bytes: u64) -> Result<FileHeader, Forma
     if header.magic != INDEX_MAGIC {
         return Err(not_a_dump(path, "it does not start with TAPINDEX"));
     }
-    if !(OLDEST_INDEX_VERSION..=INDEX_VERSION).contains(&header.version) {
+    if !(OLDEST_INDEX_VERSION..=SEGMENTED_INDEX_VERSION).contains(&header.version) {
         let (path, found) = (path.to_owned(), header.version);
-        return Err(FormatError::Version { path, found, known: INDEX_VERSION });
+        return Err(FormatError::Version { path, found, known: SEGMENTED_INDEX_VERSION });
     }
     let header_bytes = u64::from(header.header_bytes);
     let in_range = header_bytes >= FILE_HEADER_BYTES as u64 && header_bytes <= bytes.min(64 + MAX_INFO_BYTES);
@@ -187,6 +197,17 @@ fn read_header(file: &File, path: &Path, bytes: u64) -> Result<FileHeader, Forma
         return Err(damaged(path, "its length is out of range"));
     }
     Ok(header)
+}
+
+/// Header and padded run information; `None` if their checksum does not match.
+fn read_checked_header(
+    file: &File,
+    path: &Path,
+    bytes: u64,
+) -> Result<Option<(FileHeader, Vec<u8>)>, FormatError> {
+    let header = read_header(file, path, bytes)?;
+    let padded = read_padded_info(file, path, &header)?;
+    Ok((file_checksum(&header, &padded) == header.checksum).then_some((header, padded)))
 }
 
 fn read_padded_info(file: &File, path: &Path, header: &FileHeader) -> Result<Vec<u8>, FormatError> {

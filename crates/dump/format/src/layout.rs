@@ -5,7 +5,7 @@
 //! | offset | type | field |
 //! | --- | --- | --- |
 //! | 0 | 8 bytes | magic, `TAPINDEX` |
-//! | 8 | u32 | version, 3; versions from 2 can be read |
+//! | 8 | u32 | version: 3, or 4 if there are several payload files; versions from 2 can be read |
 //! | 12 | u32 | `header_bytes`: offset of the first frame, a multiple of 8 |
 //! | 16 | u64 | run id |
 //! | 24 | u64 | `info_bytes`: length of the JSON that starts at 64 |
@@ -40,8 +40,10 @@ const _: () = assert!(
 
 /// First bytes of an index.
 pub(crate) const INDEX_MAGIC: [u8; 8] = *b"TAPINDEX";
-/// Newest known version, in which indexes are written.
+/// Version of indexes with one payload file.
 pub const INDEX_VERSION: u32 = 3;
+/// Version of indexes with several payload files, the newest that can be read.
+pub const SEGMENTED_INDEX_VERSION: u32 = 4;
 /// Oldest version that can be read.
 pub const OLDEST_INDEX_VERSION: u32 = 2;
 /// Last bytes of a closed index.

@@ -7,6 +7,7 @@
 //! | --- | --- | --- |
 //! | `tensor_dump.idx` | while the run lasts | the records, in frames with checksums |
 //! | `tensor_dump.bin` | while the run lasts, from the first payload on | payload bytes |
+//! | `tensor_dump.1.bin` … | while the run lasts, if several threads write a large dump | further payload bytes |
 //! | `tensor_dump.json` | at the end, or by repair | the manifest, generated from the index |
 //! | `graph.json` | at the end, or by repair | tasks and dependencies, generated from the index |
 //! | `args_dump.json`, `kernel_args_dump.json` | at the end, or by repair | with `--dump-args`: the orchestration's arguments, and those of every dispatch, generated from the index |
@@ -53,6 +54,7 @@ mod manifest_check;
 mod modules;
 mod names;
 mod payload;
+mod payload_files;
 mod reader;
 mod record;
 mod repair;
@@ -67,6 +69,7 @@ mod verify;
 mod view;
 mod window;
 mod writer;
+mod written_files;
 
 pub use attributes::{Attribute, AttributeValue};
 pub use choice::{TaskChoice, func_ids, is_pattern, name_fits, numbered, scope_fits, task_fits, word_fits};
@@ -82,11 +85,12 @@ pub use info::{
     KernelTolerance, MANIFEST_FILE, RECORD_RUNTIME, RunInfo,
 };
 pub use join::Names;
-pub use layout::{INDEX_VERSION, OLDEST_INDEX_VERSION};
-pub use manifest::SCHEMA_VERSION;
+pub use layout::{INDEX_VERSION, OLDEST_INDEX_VERSION, SEGMENTED_INDEX_VERSION};
+pub use manifest::{SCHEMA_VERSION, SEGMENTED_SCHEMA_VERSION};
 pub use modules::{ImageWriter, MODULES_DIR, Module, image_file_name};
 pub use names::{choose_dir, choose_dir_named, find_newest, monotonic_ns, quoted, timestamp};
 pub use payload::{PayloadChunks, PayloadReader};
+pub use payload_files::{MAX_PAYLOAD_FILES, payload_file_name, split_position};
 pub use reader::{Dump, Records, Tail, UncapturedArgument};
 pub use record::{IndexRecord, Payload, PayloadState};
 pub use repair::{Repair, repair, repair_without_payloads};
@@ -103,3 +107,4 @@ pub use types::{ReadType, TypeRule, TypedArg};
 pub use verify::{Findings, ParallelFor, Problem, RecordName, verify, verify_spread};
 pub use view::{ArgumentKind, NamedRecord, Record, StatsDocument};
 pub use writer::{DumpWriter, WriterOptions};
+pub use written_files::PayloadPlace;

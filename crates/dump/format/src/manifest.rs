@@ -1,7 +1,10 @@
 //! Writes `tensor_dump.json`, streamed from the index: memory grows with the number of tasks and not with
 //! the number of records.
 
-use std::io::{self, Write};
+use std::{
+    collections::BTreeSet,
+    io::{self, Write},
+};
 
 use serde::Serialize;
 use serde_json::json;
@@ -16,12 +19,15 @@ use crate::{
     json::Hex64,
     json_records::{JsonNameCache, write_record},
     json_text::JsonText,
+    payload_files::{payload_file_name, split_position},
     survey::active,
     view::Record,
 };
 
-/// Version of the JSON files. Files of older versions can be read.
+/// Version of the JSON files of dumps with one payload file. Files of older versions can be read.
 pub const SCHEMA_VERSION: u32 = 2;
+/// Version of the JSON files of dumps with several payload files, the newest that can be read.
+pub const SEGMENTED_SCHEMA_VERSION: u32 = 3;
 
 /// The input for writing the JSON files.
 pub(crate) struct JsonInput<'i> {
@@ -37,6 +43,8 @@ pub(crate) struct JsonInput<'i> {
     pub(crate) in_flight: &'i [InFlightTask],
     /// Kinds of records in the index that most dumps do not have.
     pub(crate) rare: Vec<RecordKind>,
+    /// Numbers of the payload files that records refer to, for an index with several.
+    payload_files: BTreeSet<usize>,
 }
 
 impl<'i> JsonInput<'i> {
@@ -48,10 +56,16 @@ impl<'i> JsonInput<'i> {
         in_flight: &'i [InFlightTask],
     ) -> Result<JsonInput<'i>, FormatError> {
         let (mut tasks, mut definitions) = (TaskTable::default(), Definitions::default());
-        let mut rare = Vec::new();
-        let kinds: Vec<RecordKind> = REFERRED_TO.into_iter().chain(RARE).collect();
+        let (mut rare, mut payload_files) = (Vec::new(), BTreeSet::new());
+        let tensors = index.is_segmented().then_some(RecordKind::Tensor);
+        let kinds: Vec<RecordKind> = REFERRED_TO.into_iter().chain(RARE).chain(tensors).collect();
         index.for_each(&kinds, end, |_, record| {
             let kind = record.kind();
+            if kind == RecordKind::Tensor {
+                let stored = record.stored_range().filter(|(_, bytes)| *bytes > 0);
+                payload_files.extend(stored.map(|(position, _)| split_position(position).0));
+                return Ok(());
+            }
             if RARE.contains(&kind) {
                 if !rare.contains(&kind) {
                     rare.push(kind);
@@ -65,7 +79,7 @@ impl<'i> JsonInput<'i> {
         tasks.finish();
         let mut info = index.info.clone();
         definitions.finish(&mut info.kernels);
-        Ok(JsonInput { info, tasks, definitions, index, end, footer, in_flight, rare })
+        Ok(JsonInput { info, tasks, definitions, index, end, footer, in_flight, rare, payload_files })
     }
 }
 
@@ -225,6 +239,10 @@ impl JsonInput<'_> {
         lines
             .field("bin_format", &BinFormat { r#type: "logical_contiguous", byte_order: "little_endian" })?;
         lines.field("bin_file", &has_bin.then_some(&info.bin_file))?;
+        if self.index.is_segmented() {
+            let name = |number: &usize| payload_file_name(&info.bin_file, *number);
+            lines.field("bin_files", &self.payload_files.iter().map(name).collect::<Vec<_>>())?;
+        }
         lines.field("hash_algorithm", HASH_ALGORITHM)?;
         lines.field("dump_level", &info.dump_level)
     }
@@ -380,7 +398,7 @@ impl JsonInput<'_> {
 }
 
 /// The manifest's own keys. Unknown keys must not repeat them.
-pub(crate) const MANIFEST_KEYS: [&str; 48] = [
+pub(crate) const MANIFEST_KEYS: [&str; 49] = [
     "schema_version",
     "run_dir",
     "status",
@@ -389,6 +407,7 @@ pub(crate) const MANIFEST_KEYS: [&str; 48] = [
     "scene",
     "bin_format",
     "bin_file",
+    "bin_files",
     "hash_algorithm",
     "dump_level",
     "total_tensors",

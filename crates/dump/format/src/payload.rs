@@ -2,16 +2,12 @@
 //! [`Dump`], and a file that shrinks meanwhile causes an error and not a signal.
 
 use std::{
-    fs::File,
     io::{self, ErrorKind, Read},
     path::PathBuf,
 };
 
 use crate::{
-    Dump, DumpFormat, FormatError, PayloadState, Record,
-    error::AtPath,
-    index::{open_beside, read_up_to},
-    names::quoted,
+    Dump, DumpFormat, FormatError, PayloadState, Record, error::AtPath, index::read_up_to, names::quoted,
 };
 
 impl Dump {
@@ -41,12 +37,14 @@ impl Dump {
             let have = record.bin_size;
             return Err(FormatError::PayloadRange { record: record.to_string(), offset, bytes, have });
         }
-        let payloads = match self.check_stored(record)? {
-            Some(payloads) if bytes > 0 => payloads,
-            _ => return Ok(()),
-        };
-        let at = record.bin_offset + offset;
-        let read = read_up_to(payloads, into, at).at("read", &self.payload_path())?;
+        self.check_stored(record)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        let (number, start) = self.payloads.place(record.bin_offset);
+        let at = start + offset;
+        let read =
+            read_up_to(self.payloads.file(number)?, into, at).at("read", &self.payloads.path(number))?;
         // Checked after the bytes were read, because a hole reads as zeros.
         if self.record_has_left(record)? {
             return Err(self.gone(record));
@@ -91,20 +89,19 @@ impl Dump {
         Ok(PayloadReader { dump: self, record: *record, next: 0 })
     }
 
-    /// The payload file, if it contains the whole payload of the record; `None` for an empty payload.
-    fn check_stored(&self, record: &Record) -> Result<Option<&File>, FormatError> {
+    /// Checks that the payload file contains the whole payload of the record.
+    fn check_stored(&self, record: &Record) -> Result<(), FormatError> {
         let may_be_read = [PayloadState::Stored, PayloadState::Truncated, PayloadState::Missing];
         if !may_be_read.contains(&record.payload) {
             return Err(FormatError::NoPayload { record: record.to_string(), state: record.payload.name() });
         }
         if record.bin_size == 0 {
-            return Ok(None);
+            return Ok(());
         }
-        let payloads = self.payload_file().map_err(|error| self.missing(record, error))?;
-        let have = payloads.metadata().at("measure", &self.payload_path())?.len();
-        let end = record.bin_offset.checked_add(record.bin_size);
-        match end {
-            Some(end) if end <= have => Ok(Some(payloads)),
+        let (number, start) = self.payloads.place(record.bin_offset);
+        let have = self.payloads.length(number).map_err(|error| self.missing(record, error))?;
+        match start.checked_add(record.bin_size) {
+            Some(end) if end <= have => Ok(()),
             _ if self.record_has_left(record)? => Err(self.gone(record)),
             _ => Err(self.short(record, have)),
         }
@@ -125,10 +122,11 @@ impl Dump {
     }
 
     pub(crate) fn short(&self, record: &Record, have: u64) -> FormatError {
+        let (path, offset) = self.payload_place(record);
         FormatError::PayloadShort {
-            path: self.payload_path(),
+            path,
             record: record.to_string(),
-            offset: record.bin_offset,
+            offset,
             bytes: record.bin_size,
             have,
             remedy: self.short_remedy(),
@@ -144,27 +142,17 @@ impl Dump {
         format!("{copy}, or run `tensortap repair {}`, which drops the payload", quoted(self.dir()))
     }
 
-    /// Path of the payload file, which exists if any payload was stored.
+    /// Path of the payload file, which exists if any payload was stored; the first one, if there are several.
     #[must_use]
     pub fn payload_path(&self) -> PathBuf {
-        self.folder().join(&self.info().bin_file)
+        self.payloads.path(0)
     }
 
-    /// Size of the payload file; `None` if it does not exist.
-    pub(crate) fn payload_file_bytes(&self) -> Result<Option<u64>, FormatError> {
-        match self.payload_file() {
-            Ok(file) => Ok(Some(file.metadata().at("measure", &self.payload_path())?.len())),
-            Err(FormatError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    pub(crate) fn payload_file(&self) -> Result<&File, FormatError> {
-        if let Some(file) = self.payloads.get() {
-            return Ok(file);
-        }
-        let file = open_beside(&self.payload_path())?;
-        Ok(self.payloads.get_or_init(|| file))
+    /// The payload file of a record, and the offset of its payload in this file.
+    #[must_use]
+    pub fn payload_place(&self, record: &Record) -> (PathBuf, u64) {
+        let (number, offset) = self.payloads.place(record.bin_offset);
+        (self.payloads.path(number), offset)
     }
 }
 

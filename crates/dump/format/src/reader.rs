@@ -1,10 +1,9 @@
 //! Reads a dump: finished, still being written, or torn; written by tensortap or by `simpler`.
 
 use std::{
-    fs::{self, File},
+    fs,
     io::ErrorKind,
     path::{Path, PathBuf},
-    sync::OnceLock,
 };
 
 use serde_json::{Map, Value};
@@ -19,6 +18,7 @@ use crate::{
     join::TaskMeaning,
     modules::listed_modules,
     names::{DumpLocation, folder_of, locate},
+    payload_files::{PayloadFiles, PayloadLimits},
     source::{SkippedIndex, Source, is_case_file, open_case, open_indexed, open_manifest},
 };
 
@@ -74,9 +74,9 @@ pub struct Dump {
     /// The folder of its files: `dir`, or that of a case in one file.
     folder: PathBuf,
     source: Source,
-    pub(crate) payloads: OnceLock<File>,
-    /// Length of the payload file; unlimited while a process writes it.
-    payload_limit: u64,
+    pub(crate) payloads: PayloadFiles,
+    /// Lengths of the payload files; unlimited while a process writes them.
+    limits: PayloadLimits,
     /// Set if a process writes the dump.
     pub(crate) concurrent_writer: Option<ConcurrentWriter>,
     /// Types for records with unknown types.
@@ -104,17 +104,20 @@ impl Dump {
             Source::Index(indexed) => ConcurrentWriter::of(&indexed.index, &indexed.tail())?,
             Source::Manifest(_) => None,
         };
+        let payloads =
+            PayloadFiles::new(folder.clone(), source.info().bin_file.clone(), source.is_segmented());
         let mut dump = Dump {
             dir,
             folder,
             source,
-            payloads: OnceLock::new(),
-            payload_limit: u64::MAX,
+            payloads,
+            limits: PayloadLimits::Unlimited,
             concurrent_writer,
             types: Types::default(),
         };
         if dump.tail() != Tail::Open {
-            dump.payload_limit = limit(&dump.payload_path());
+            let length = |number| Ok(length_of(&dump.payloads.path(number)));
+            dump.limits = PayloadLimits::of(dump.payloads.is_segmented(), length)?;
         }
         Ok(dump)
     }
@@ -143,10 +146,7 @@ impl Dump {
     /// What was known about the run at its start. Unknown keys of a manifest are in its `extra`.
     #[must_use]
     pub fn info(&self) -> &RunInfo {
-        match &self.source {
-            Source::Index(indexed) => &indexed.index.info,
-            Source::Manifest(held) => &held.info,
-        }
+        self.source.info()
     }
 
     /// What the end of the run added; `None` while the run lasts, or if the dump was not closed. For
@@ -215,18 +215,18 @@ impl Dump {
     pub fn record(&self, index: u64) -> Result<Record, FormatError> {
         let no_record = || FormatError::NoRecord { index, records: self.len() };
         let record = self.source.record(index).ok_or_else(no_record)??;
-        self.types.read(self, record.within(self.payload_limit))
+        self.types.read(self, record.within(&self.limits))
     }
 
     /// Every record, in the order of the index or manifest.
     #[must_use]
     pub fn records(&self) -> Records<'_> {
-        Records { dump: self, next: 0, read_ahead: ReadAhead::new(), payload_limit: self.payload_limit }
+        Records { dump: self, next: 0, read_ahead: ReadAhead::new(), limits: &self.limits }
     }
 
-    /// Every record as index or manifest state it, ignoring the length of the payload file.
+    /// Every record as index or manifest state it, ignoring the lengths of the payload files.
     pub(crate) fn stored_records(&self) -> Records<'_> {
-        Records { payload_limit: u64::MAX, ..self.records() }
+        Records { limits: &PayloadLimits::Unlimited, ..self.records() }
     }
 
     /// Keys of a manifest's record that no field of [`Record`] holds.
@@ -246,8 +246,8 @@ impl Dump {
     /// As [`tasks`](Self::tasks), but calls `watch` regularly. `watch` may panic to cancel the walk.
     pub fn tasks_watched(&self, watch: &dyn Fn()) -> Result<Tasks, FormatError> {
         let mut tasks = match &self.source {
-            Source::Index(indexed) => indexed.tasks(self.payload_limit, watch)?,
-            Source::Manifest(held) => held.tasks(self.payload_limit, watch)?,
+            Source::Index(indexed) => indexed.tasks(&self.limits, watch)?,
+            Source::Manifest(held) => held.tasks(&self.limits, watch)?,
         };
         tasks.give_names(|task| self.task_names(task));
         let definitions = self.source.names().1;
@@ -418,7 +418,7 @@ impl Dump {
 
 /// Length of a payload file; 0 if it does not exist. If it cannot be determined, reading will report the
 /// reason.
-fn limit(path: &Path) -> u64 {
+fn length_of(path: &Path) -> u64 {
     match fs::metadata(path) {
         Ok(metadata) => metadata.len(),
         Err(e) if e.kind() == ErrorKind::NotFound => 0,
@@ -445,7 +445,7 @@ pub struct Records<'d> {
     dump: &'d Dump,
     next: usize,
     read_ahead: ReadAhead,
-    payload_limit: u64,
+    limits: &'d PayloadLimits,
 }
 
 impl Iterator for Records<'_> {
@@ -456,7 +456,7 @@ impl Iterator for Records<'_> {
         self.next += 1;
         // Changed in place: a record has a few hundred bytes, and there may be millions.
         if let Ok(record) = &mut record {
-            record.limit(self.payload_limit);
+            record.limit(self.limits);
         }
         match self.dump.types.is_empty() {
             true => Some(record),

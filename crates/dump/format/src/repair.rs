@@ -19,6 +19,7 @@ use crate::{
     manifest::{JsonInput, StreamError},
     manifest_check::{is_written_as, manifest_problems},
     names::{DumpLocation, locate},
+    payload_files::{PayloadFiles, PayloadLimits},
     rewrite::rewrite,
     source::{ManifestRecords, has_more, open_manifest, take_end, whole_manifest},
     survey::{Survey, in_flight},
@@ -110,13 +111,17 @@ fn mend(path: &Path, without_payloads: bool) -> Result<Repair, FormatError> {
         }
         opened => opened?,
     };
-    let payload_path = dir.join(&index.info.bin_file);
-    let found_bytes = plain_bytes(&payload_path)?;
-    let payload_bytes = found_bytes.unwrap_or(0);
+    let files = PayloadFiles::new(dir.clone(), index.info.bin_file.clone(), index.is_segmented());
+    let limits = payload_limits(&files)?;
     let mut lost: BTreeMap<u32, Loss> = BTreeMap::new();
+    let mut missing_file = None;
     let mut survey = Survey::of(&index, |thread, _, record| {
-        if is_lost(record, payload_bytes) {
+        if let Some((position, _)) = lost_range(record, &limits) {
             count_lost(&mut lost, thread, record);
+            missing_file = missing_file.take().or_else(|| {
+                let path = files.path(files.place(position).0);
+                (!path.exists()).then_some(path)
+            });
         }
     })?;
     if let Some(held) = whole_manifest(&index_path, Some(index.info.run_id)) {
@@ -126,8 +131,8 @@ fn mend(path: &Path, without_payloads: bool) -> Result<Repair, FormatError> {
         take_end(&held, &mut survey);
     }
     let payloads = lost.values().map(|loss| loss.records).sum();
-    if payloads > 0 && found_bytes.is_none() && !without_payloads {
-        return Err(FormatError::PayloadFileMissing { path: payload_path, dir, payloads });
+    if let Some(path) = missing_file.filter(|_| !without_payloads) {
+        return Err(FormatError::PayloadFileMissing { path, dir, payloads });
     }
     for name in JSON_FILES.iter().chain(&[INDEX_FILE]) {
         unfinished(&dir.join(name))?;
@@ -158,7 +163,7 @@ fn mend(path: &Path, without_payloads: bool) -> Result<Repair, FormatError> {
             report.kept.push(second_name(&index_path)?);
         }
         let front = match lost.is_empty() {
-            false => IndexPrefix::DropPayloads { payload_bytes },
+            false => IndexPrefix::DropPayloads(&limits),
             true if is_replaced => IndexPrefix::Copy,
             true => IndexPrefix::Cut,
         };
@@ -175,8 +180,8 @@ fn set_aside(
     held: &ManifestRecords,
     records: u64,
 ) -> Result<Repair, FormatError> {
-    let payload_bytes = plain_bytes(&dir.join(&held.info.bin_file))?.unwrap_or(0);
-    if held.stored_end() > payload_bytes {
+    let files = PayloadFiles::new(dir.clone(), held.info.bin_file.clone(), held.is_segmented);
+    if held.lacks_payloads(&payload_limits(&files)?) {
         let reason = "its index is damaged and payloads are missing, too; its records and the payloads that are there can \
                       be read from its manifest";
         return Err(FormatError::NotRepairable { path: held.manifest.clone(), format: held.format, reason });
@@ -296,9 +301,15 @@ fn plain_bytes(path: &Path) -> Result<Option<u64>, FormatError> {
     Err(FormatError::NotAPlainFile { path: path.to_owned(), what })
 }
 
-/// Whether the payload file ends before the record's payload.
-fn is_lost(record: &IndexRecord, payload_file_bytes: u64) -> bool {
-    record.stored_range().is_some_and(|(offset, bytes)| bytes > 0 && offset + bytes > payload_file_bytes)
+/// Lengths of the payload files; 0 for one that does not exist.
+fn payload_limits(files: &PayloadFiles) -> Result<PayloadLimits, FormatError> {
+    let length = |number| Ok(plain_bytes(&files.path(number))?.unwrap_or(0));
+    PayloadLimits::of(files.is_segmented(), length)
+}
+
+/// The range of the record's payload, if the payload file ends before it does.
+fn lost_range(record: &IndexRecord, limits: &PayloadLimits) -> Option<(u64, u64)> {
+    record.stored_range().filter(|(position, bytes)| limits.cut(*position, *bytes))
 }
 
 fn count_lost(lost: &mut BTreeMap<u32, Loss>, thread: u32, record: &IndexRecord) {
@@ -349,13 +360,13 @@ fn write_missing_json(
 }
 
 /// How the good frames of an index are kept.
-enum IndexPrefix {
+enum IndexPrefix<'l> {
     /// They stay in the file: nothing after them is lost.
     Cut,
     /// They are copied, and the old file is kept.
     Copy,
-    /// They are rewritten without the payloads that are past this length of the payload file.
-    DropPayloads { payload_bytes: u64 },
+    /// They are rewritten without the payloads that are past these lengths of the payload files.
+    DropPayloads(&'l PayloadLimits),
 }
 
 /// Cuts or rewrites the index, then writes footer and JSON files. Every step leaves a dump that opens.
@@ -364,10 +375,10 @@ fn close(
     index: Index,
     survey: &Survey,
     mut footer: Footer,
-    front: &IndexPrefix,
+    front: &IndexPrefix<'_>,
 ) -> Result<(), FormatError> {
     let (file, end, totals) = match front {
-        IndexPrefix::DropPayloads { payload_bytes } => drop_payloads(&index, survey.end, *payload_bytes)?,
+        IndexPrefix::DropPayloads(limits) => drop_payloads(&index, survey.end, limits)?,
         IndexPrefix::Copy => (copy_front(&index, survey.end)?, survey.end, survey.totals.clone()),
         IndexPrefix::Cut => {
             index.file.set_len(survey.end).at("cut", &index.path)?;
@@ -406,10 +417,10 @@ fn copy_front(index: &Index, end: u64) -> Result<fs::File, FormatError> {
 fn drop_payloads(
     index: &Index,
     end: u64,
-    payload_bytes: u64,
+    limits: &PayloadLimits,
 ) -> Result<(fs::File, u64, Totals), FormatError> {
     let rewritten = rewrite(index, end, false, true, |_, record| {
-        if is_lost(record, payload_bytes) {
+        if lost_range(record, limits).is_some() {
             record.set_payload(Payload::Dropped);
         }
         true

@@ -8,7 +8,7 @@ use crate::{
     files::{Tail, create_new, lock_for_writing, unfinished},
     frame::{FrameEncoder, encode_file_header},
     index::{Frame, Index, IndexPart, InvalidRecord},
-    layout::FLAG_WINDOWED,
+    layout::{FLAG_WINDOWED, INDEX_VERSION},
 };
 
 /// Size of the write buffer.
@@ -56,6 +56,7 @@ fn write_new(
     let file = create_new(path)?;
     lock_for_writing(&file, path)?;
     let flags = index.header.flags | if windowed { FLAG_WINDOWED } else { 0 };
+    let version = index.header.version.max(INDEX_VERSION);
     let mut copy = Copy {
         encoder: FrameEncoder::new(index.info.run_id),
         tail: Tail::at(0),
@@ -65,7 +66,7 @@ fn write_new(
         totals: Totals::default(),
         change,
     };
-    copy.encoder.bytes = encode_file_header(&index.info, flags)?;
+    copy.encoder.bytes = encode_file_header(&index.info, flags, version)?;
     let mut frames = index.frames();
     while frames.at < end {
         let at = frames.at;

@@ -118,6 +118,22 @@ impl Source {
         }
     }
 
+    /// Whether there may be several payload files.
+    pub(crate) fn is_segmented(&self) -> bool {
+        match self {
+            Source::Index(indexed) => indexed.index.is_segmented(),
+            Source::Manifest(held) => held.is_segmented,
+        }
+    }
+
+    /// What was known about the run at its start.
+    pub(crate) fn info(&self) -> &crate::RunInfo {
+        match self {
+            Source::Index(indexed) => &indexed.index.info,
+            Source::Manifest(held) => &held.info,
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         match self {
             Source::Index(indexed) => indexed.len(),

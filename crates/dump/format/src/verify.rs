@@ -1,6 +1,6 @@
 //! Checks a dump for consistency: every hash, every offset, every counter.
 
-use std::{io, ops::Range, path::Path, sync::OnceLock};
+use std::{collections::BTreeMap, io, ops::Range, path::Path, sync::OnceLock};
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use tensortap_abi::DumpStage;
@@ -202,8 +202,7 @@ pub fn verify_spread(dump: &Dump, spread: &ParallelFor<'_>) -> Result<Findings, 
         Source::Manifest(held) => check_manifest(dump, held, &mut findings),
     }
     check_modules(dump, &mut findings);
-    let payload_bytes = dump.payload_file_bytes()?;
-    let stored = collect_stored(dump, payload_bytes, &mut findings)?;
+    let stored = collect_stored(dump, &dump.payloads.lengths()?, &mut findings)?;
     check_overlaps(&stored, &mut findings);
     check_hashes(dump, &stored, spread, &mut findings)?;
     let is_closed = dump.format() == DumpFormat::Indexed && dump.tail() == Tail::Closed;
@@ -316,11 +315,11 @@ struct StoredPayload {
 /// reports missing payloads.
 fn collect_stored(
     dump: &Dump,
-    payload_bytes: Option<u64>,
+    lengths: &[Option<u64>],
     findings: &mut Findings,
 ) -> Result<Vec<StoredPayload>, FormatError> {
     let mut stored = Vec::new();
-    let mut without_file = 0;
+    let mut without_file: BTreeMap<usize, u64> = BTreeMap::new();
     for record in dump.stored_records() {
         let record = record?;
         let hash = record.hash.filter(|_| record.payload == PayloadState::Stored);
@@ -333,21 +332,21 @@ fn collect_stored(
             continue;
         }
         let range = record.bin_offset..record.bin_offset + record.bin_size;
-        match payload_bytes {
+        let (number, offset) = dump.payloads.place(record.bin_offset);
+        match lengths.get(number).copied().flatten() {
             _ if range.is_empty() => stored.push(StoredPayload { range, hash, index: record.index }),
-            Some(have) if range.end <= have => {
+            Some(have) if offset + record.bin_size <= have => {
                 stored.push(StoredPayload { range, hash, index: record.index })
             }
             _ if dump.has_left(&range)? => findings.gone(u64::from(hash.is_some())),
             Some(have) => findings.problem(short(dump, &record, have)),
-            None => without_file += 1,
+            None => *without_file.entry(number).or_default() += 1,
         }
     }
-    if without_file > 0 {
-        let path = dump.payload_path().display().to_string();
-        let what = format!(
-            "the payload file {path} is missing, which contains the payloads of {without_file} records"
-        );
+    for (number, records) in without_file {
+        let path = dump.payloads.path(number).display().to_string();
+        let what =
+            format!("the payload file {path} is missing, which contains the payloads of {records} records");
         findings.problem(Problem::of_dump(what, missing_file_remedy(dump)));
     }
     stored.sort_by_key(|s| (s.range.start, s.range.end, s.index));
@@ -355,8 +354,8 @@ fn collect_stored(
 }
 
 fn short(dump: &Dump, record: &Record, have: u64) -> Problem {
-    let Record { bin_offset: offset, bin_size: bytes, .. } = record;
-    let path = dump.payload_path().display().to_string();
+    let (path, offset) = dump.payload_place(record);
+    let (path, bytes) = (path.display(), record.bin_size);
     let what = format!(
         "its payload has {bytes} bytes at offset {offset} in {path}, but that file has only {have} bytes"
     );
@@ -409,7 +408,7 @@ fn check_hashes(
     let payloads = stored.chunk_by(|a, b| a.range == b.range);
     let payloads: Vec<&[StoredPayload]> =
         payloads.filter(|same| same.iter().any(|s| s.hash.is_some())).collect();
-    let pieces = pieces_of(&payloads);
+    let pieces = pieces_of(&payloads, |position| dump.payloads.place(position).0);
     let hashes: Vec<OnceLock<Hashes>> = pieces.iter().map(|_| OnceLock::new()).collect();
     spread(pieces.len(), &|number| {
         let mut window = ReadAhead::new();
@@ -426,13 +425,16 @@ fn check_hashes(
     Ok(())
 }
 
-/// Splits payloads, in order, into pieces of work.
-fn pieces_of(payloads: &[&[StoredPayload]]) -> Vec<Range<usize>> {
+/// Splits payloads, in order, into pieces of work. All payloads of a piece are in one file.
+fn pieces_of(payloads: &[&[StoredPayload]], file_of: impl Fn(u64) -> usize) -> Vec<Range<usize>> {
     let mut pieces: Vec<Range<usize>> = Vec::new();
-    let mut bytes = PIECE_BYTES;
+    let (mut bytes, mut file) = (PIECE_BYTES, 0);
     for (place, same) in payloads.iter().enumerate() {
+        let before = std::mem::replace(&mut file, file_of(same[0].range.start));
         match pieces.last_mut() {
-            Some(piece) if bytes < PIECE_BYTES && piece.len() < PIECE_PAYLOADS => piece.end = place + 1,
+            Some(piece) if bytes < PIECE_BYTES && piece.len() < PIECE_PAYLOADS && before == file => {
+                piece.end = place + 1;
+            }
             _ => {
                 bytes = 0;
                 pieces.push(place..place + 1);
@@ -502,12 +504,13 @@ fn hash_range(
     if range.is_empty() {
         return Ok(content_hash(&[]));
     }
-    let path = dump.payload_path();
-    let payloads = dump.payload_file()?;
-    let mut hash = ContentHasher::new(range.end - range.start);
-    let mut at = range.start;
-    while at < range.end {
-        let len = usize::try_from(range.end - at).map_or(READ_BYTES, |left| left.min(READ_BYTES));
+    let (number, mut at) = dump.payloads.place(range.start);
+    let (path, payloads) = (dump.payloads.path(number), dump.payloads.file(number)?);
+    let bytes = range.end - range.start;
+    let (end, limit) = (at + bytes, at + (limit - range.start));
+    let mut hash = ContentHasher::new(bytes);
+    while at < end {
+        let len = usize::try_from(end - at).map_or(READ_BYTES, |left| left.min(READ_BYTES));
         let piece = window.get(payloads, at, len, limit).at("read", &path)?;
         if piece.len() < len {
             // The file was long enough a moment ago.
@@ -522,6 +525,7 @@ fn hash_range(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{payload_files::FILE_BYTES, split_position};
 
     #[test]
     fn payloads_are_split_into_pieces_in_order_without_omissions() {
@@ -530,10 +534,14 @@ mod tests {
         let sizes = [1, PIECE_BYTES - 1, 1, 1, 3 * PIECE_BYTES, 2 * PIECE_BYTES, 5];
         let stored: Vec<Vec<StoredPayload>> = sizes.iter().map(|&bytes| vec![stored(0, bytes)]).collect();
         let payloads: Vec<&[StoredPayload]> = stored.iter().map(Vec::as_slice).collect();
+        let pieces_of = |payloads: &[&[StoredPayload]]| pieces_of(payloads, |_| 0);
         assert_eq!(pieces_of(&payloads), [0..2, 2..5, 5..6, 6..7]);
         let many: Vec<&[StoredPayload]> = (0..2 * PIECE_PAYLOADS + 1).map(|_| payloads[0]).collect();
         let cut: Vec<usize> = pieces_of(&many).iter().map(Range::len).collect();
         assert_eq!(cut, [PIECE_PAYLOADS, PIECE_PAYLOADS, 1]);
         assert!(pieces_of(&[]).is_empty());
+        let small = [0, 1, FILE_BYTES].map(|at| StoredPayload { range: at..at + 1, hash: Some(0), index: 0 });
+        let small: Vec<&[StoredPayload]> = small.chunks(1).collect();
+        assert_eq!(super::pieces_of(&small, |position| split_position(position).0), [0..2, 2..3]);
     }
 }

@@ -13,6 +13,7 @@ use tensortap_geometry::is_contiguous;
 use crate::{
     DispatchFacts, IndexRecord, Names, PayloadState, ScalarValue, TaskKey, dispatch_id,
     json::{Float, Hex64, Hex128},
+    payload_files::PayloadLimits,
     survey::active,
 };
 
@@ -87,7 +88,8 @@ pub struct Record {
     pub is_local: bool,
     /// Memory space of a tensor. A host tensor of a launch is an argument passed by value.
     pub space: MemorySpace,
-    /// Offset in the payload file; 0 if nothing is stored.
+    /// Position of the payload: its offset in the payload file, or, in a dump with several, as
+    /// [`split_position`](crate::split_position) reads it. 0 if nothing is stored.
     pub bin_offset: u64,
     /// Number of bytes in the payload file; 0 if nothing is stored.
     pub bin_size: u64,
@@ -173,17 +175,16 @@ impl DispatchOwner {
 }
 
 impl Record {
-    /// The same record, limited by the length of the payload file.
-    pub(crate) fn within(mut self, payload_file_bytes: u64) -> Record {
-        self.limit(payload_file_bytes);
+    /// The same record, limited by the lengths of the payload files.
+    pub(crate) fn within(mut self, limits: &PayloadLimits) -> Record {
+        self.limit(limits);
         self
     }
 
-    /// Applies the length of the payload file.
-    pub(crate) fn limit(&mut self, payload_file_bytes: u64) {
+    /// Applies the lengths of the payload files.
+    pub(crate) fn limit(&mut self, limits: &PayloadLimits) {
         let is_stored = matches!(self.payload, PayloadState::Stored | PayloadState::Truncated);
-        let end = self.bin_offset.saturating_add(self.bin_size);
-        if is_stored && self.bin_size > 0 && end > payload_file_bytes {
+        if is_stored && limits.cut(self.bin_offset, self.bin_size) {
             self.payload = PayloadState::Missing;
         }
     }

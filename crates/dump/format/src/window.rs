@@ -161,19 +161,19 @@ impl Ranges {
     }
 }
 
-/// The parts of `0..end` that no range in `live` touches.
-pub(crate) fn dead_ranges(mut live: Vec<Range<u64>>, end: u64) -> Vec<Range<u64>> {
+/// The parts of `all` that no range in `live` touches.
+pub(crate) fn dead_ranges(mut live: Vec<Range<u64>>, all: Range<u64>) -> Vec<Range<u64>> {
     live.sort_unstable_by_key(|range| (range.start, range.end));
     let mut dead = Vec::new();
-    let mut covered = 0;
+    let mut covered = all.start;
     for range in live.into_iter().filter(|range| !range.is_empty()) {
         if range.start > covered {
             dead.push(covered..range.start);
         }
         covered = covered.max(range.end);
     }
-    if covered < end {
-        dead.push(covered..end);
+    if covered < all.end {
+        dead.push(covered..all.end);
     }
     dead
 }
@@ -265,7 +265,7 @@ mod tests {
             end in 0u64..130,
         ) {
             let live: Vec<Range<u64>> = live.into_iter().map(|(start, len)| start..start + len).collect();
-            let dead = dead_ranges(live.clone(), end);
+            let dead = dead_ranges(live.clone(), 0..end);
             let top = live.iter().map(|r| r.end).max().unwrap_or(0).max(end);
             for byte in 0..top {
                 let alive = live.iter().any(|range| range.contains(&byte));

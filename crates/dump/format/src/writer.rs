@@ -4,24 +4,26 @@ use std::{
     collections::{BTreeMap, HashSet},
     fs::{self, File},
     ops::Range,
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    sync::OnceLock,
 };
 
-use rustix::fs::FallocateFlags;
-use tensortap_abi::{DumpGeometry, LARGE_PAYLOAD_ALIGN, RecordKind};
+use tensortap_abi::RecordKind;
 
 use crate::{
-    Footer, FormatError, INDEX_FILE, IndexRecord, RunInfo, ThreadEnd, Totals,
+    Footer, FormatError, INDEX_FILE, INDEX_VERSION, IndexRecord, PayloadPlace, RunInfo,
+    SEGMENTED_INDEX_VERSION, ThreadEnd, Totals,
     error::AtPath,
     files::{Tail, create_new, lock_for_writing, sync_dir, write_json_files},
     frame::{FrameEncoder, encode_file_header},
     index::Index,
+    layout::FILE_HEADER_BYTES,
     manifest::JsonInput,
     names::is_plain_file_name,
     rewrite::rewrite,
     survey::in_flight,
-    window::{EvictedTotals, TaskWindow, dead_ranges},
+    window::{EvictedTotals, TaskWindow},
+    written_files::WrittenFiles,
 };
 
 /// Options for writing a dump.
@@ -42,14 +44,13 @@ pub struct WriterOptions {
 /// then let the device reuse their space.
 ///
 /// ```
-/// use std::os::unix::fs::FileExt;
 /// use tensortap_abi::{DType, DumpStage, Role, TensorRecord};
 /// use tensortap_format::{Dump, DumpWriter, Footer, IndexRecord, Payload, RunInfo, Status};
 ///
 /// let dir = tempfile::tempdir()?;
 /// let mut writer = DumpWriter::create(dir.path(), &RunInfo::default())?;
 /// let offset = writer.reserve(3);
-/// writer.payload_file()?.write_all_at(&[1, 2, 3], offset)?;
+/// writer.write_payload(offset, &[1, 2, 3])?;
 /// let captured = TensorRecord {
 ///     stage: DumpStage::BeforeDispatch as u8, role: Role::Input.tag(),
 ///     dtype: DType::UInt8.tag(), ndims: 1, shape: [3, 0, 0, 0, 0, 0, 0, 0], strides: [1, 0, 0, 0, 0, 0, 0, 0],
@@ -72,12 +73,9 @@ pub struct DumpWriter {
     index_path: PathBuf,
     tail: Tail,
     encoder: FrameEncoder,
-    payloads: OnceLock<File>,
-    payloads_path: PathBuf,
-    /// End of the last reserved range in the payload file.
-    reserved_end: u64,
-    /// End of the last payload that a record refers to.
-    used_end: u64,
+    payloads: WrittenFiles,
+    /// Whether the index states that there are several payload files.
+    is_segmented: bool,
     totals: Totals,
     /// Result of the final move of the window, if it happened.
     settled: Option<Result<(), FormatError>>,
@@ -86,9 +84,8 @@ pub struct DumpWriter {
     window: Option<TaskWindow>,
     /// Counters of what left the window.
     evicted: EvictedTotals,
-    /// Freed ranges of the payload file.
-    freed: Vec<Range<u64>>,
-    dir_synced: bool,
+    /// Number of payload files whose names survive a power cut; `None` before the first sync.
+    synced_files: Option<usize>,
 }
 
 impl DumpWriter {
@@ -119,7 +116,7 @@ impl DumpWriter {
         if !is_plain_file_name(&info.bin_file) {
             return Err(FormatError::BadBinFile { name: info.bin_file });
         }
-        let header = encode_file_header(&info, 0)?;
+        let header = encode_file_header(&info, 0, INDEX_VERSION)?;
         fs::create_dir_all(dir).at("create", dir)?;
         let index_path = dir.join(INDEX_FILE);
         let index = create_new(&index_path)?;
@@ -133,18 +130,15 @@ impl DumpWriter {
             index_path,
             tail,
             encoder: FrameEncoder::new(info.run_id),
-            payloads: OnceLock::new(),
-            payloads_path: dir.join(&info.bin_file),
+            payloads: WrittenFiles::new(dir, &info.bin_file),
+            is_segmented: false,
             info,
-            reserved_end: 0,
-            used_end: 0,
             totals: Totals::default(),
             settled: None,
             next_seq: BTreeMap::new(),
             window: options.keep_last_tasks.map(TaskWindow::new),
             evicted: EvictedTotals::default(),
-            freed: Vec::new(),
-            dir_synced: false,
+            synced_files: None,
         })
     }
 
@@ -172,14 +166,19 @@ impl DumpWriter {
         self.tail.end
     }
 
-    /// Reserves a range of the payload file, aligned for a payload of this size.
+    /// Spreads large payloads over this many payload files from now on, so that several threads can write them at
+    /// once. At most [`MAX_PAYLOAD_FILES`](crate::MAX_PAYLOAD_FILES).
+    pub fn spread_over(&mut self, files: usize) {
+        self.payloads.spread_over(files);
+    }
+
+    /// Reserves a range in a payload file, aligned for a payload of this size, and returns its position.
     pub fn reserve(&mut self, bytes: u64) -> u64 {
-        let offset = self.reserved_end.next_multiple_of(DumpGeometry::payload_align(bytes));
-        self.reserved_end = offset + bytes;
+        let position = self.payloads.reserve(bytes);
         if let Some(window) = &mut self.window {
-            window.reserved.insert(offset, bytes);
+            window.reserved.insert(position, bytes);
         }
-        offset
+        position
     }
 
     /// Cancels a range from [`DumpWriter::reserve`] that no record will refer to. Its bytes stay unused.
@@ -189,20 +188,26 @@ impl DumpWriter {
         }
     }
 
-    /// The payload file, which the first call creates. The caller writes a payload at its offset from
-    /// [`DumpWriter::reserve`] before it appends the record.
-    pub fn payload_file(&self) -> Result<&File, FormatError> {
-        if self.payloads.get().is_none() {
-            // No other caller can have set it: creating the file would have failed.
-            let _ = self.payloads.set(create_new(&self.payloads_path)?);
-        }
-        Ok(self.payloads.get().expect("it was set"))
+    /// The payload file of a position, which the first call creates. The caller writes a payload at its position
+    /// from [`DumpWriter::reserve`] before it appends the record.
+    pub fn payload_place(&self, position: u64) -> Result<PayloadPlace<'_>, FormatError> {
+        self.payloads.place(position)
     }
 
-    /// Path of the payload file, whether or not it exists.
+    /// Writes a payload at its position from [`DumpWriter::reserve`].
+    pub fn write_payload(&self, position: u64, bytes: &[u8]) -> Result<(), FormatError> {
+        self.payloads.write(position, bytes)
+    }
+
+    /// Reads bytes of a payload that was written.
+    pub fn read_payload(&self, position: u64, into: &mut [u8]) -> Result<(), FormatError> {
+        self.payloads.read(position, into)
+    }
+
+    /// Path of the payload file of a position, whether or not it exists.
     #[must_use]
-    pub fn payload_path(&self) -> &Path {
-        &self.payloads_path
+    pub fn payload_path(&self, position: u64) -> &Path {
+        self.payloads.path(position)
     }
 
     /// Appends a thread's next records as one frame, with one write. `seq` contains the sequence numbers to
@@ -215,14 +220,15 @@ impl DumpWriter {
         records: &[IndexRecord],
     ) -> Result<(), FormatError> {
         records.iter().try_for_each(IndexRecord::checked)?;
+        self.note_segments(records)?;
         self.encoder.bytes.clear();
         self.encoder.records(thread, &seq, records);
         self.tail.append(&self.index, &self.index_path, &self.encoder.bytes)?;
         self.next_seq.insert(thread, seq.end);
         for record in records {
             self.totals.add(record);
-            if let Some((offset, bytes)) = record.stored_range() {
-                self.used_end = self.used_end.max(offset + bytes);
+            if let Some((position, bytes)) = record.stored_range() {
+                self.payloads.use_range(position, bytes);
             }
             if let Some(window) = &mut self.window {
                 window.see(record);
@@ -231,18 +237,36 @@ impl DumpWriter {
         Ok(())
     }
 
+    /// Before the first record with a payload in another file than the first: states in the header of the index
+    /// that there are several, so that a reader that knows one file rejects the dump.
+    fn note_segments(&mut self, records: &[IndexRecord]) -> Result<(), FormatError> {
+        let is_numbered = |record: &IndexRecord| {
+            record.stored_range().is_some_and(|(position, _)| self.payloads.is_in_numbered_file(position))
+        };
+        if self.is_segmented || !records.iter().any(is_numbered) {
+            return Ok(());
+        }
+        let flags = reopen(&self.index, &self.index_path)?.header.flags;
+        let header = encode_file_header(&self.info, flags, SEGMENTED_INDEX_VERSION)?;
+        // One write within one block of the disk, so that the header is either the old or the new one.
+        self.index.write_all_at(&header[..FILE_HEADER_BYTES], 0).at("write", &self.index_path)?;
+        if self.options.sync {
+            self.index.sync_data().at("sync", &self.index_path)?;
+        }
+        self.is_segmented = true;
+        Ok(())
+    }
+
     /// Makes all payloads written so far survive a power cut.
     pub fn sync_data(&mut self) -> Result<(), FormatError> {
-        if let Some(payloads) = self.payloads.get() {
-            payloads.sync_data().at("sync", &self.payloads_path)?;
-        }
-        Ok(())
+        self.payloads.sync_data()
     }
 
     /// Makes all records appended so far survive a power cut.
     pub fn sync_index(&mut self) -> Result<(), FormatError> {
         self.index.sync_data().at("sync", &self.index_path)?;
-        if !std::mem::replace(&mut self.dir_synced, true) {
+        let files = self.payloads.count();
+        if self.synced_files.replace(files) != Some(files) {
             sync_dir(&self.dir)?;
         }
         Ok(())
@@ -265,14 +289,13 @@ impl DumpWriter {
             return Ok(Vec::new());
         }
         let mut live: Vec<Range<u64>> = window.reserved.iter().map(|(at, bytes)| *at..at + bytes).collect();
-        let mut used_end = 0;
+        let reserved = live.len();
         let index = reopen(&self.index, &self.index_path)?;
         let mut owned = owned_payloads(&index, self.tail.end, window)?;
         let rewritten = rewrite(&index, self.tail.end, true, self.options.sync, |_, record| {
             let keep = window.keeps(record);
             if let (true, Some((offset, bytes))) = (keep, record.stored_range()) {
                 live.push(offset..offset + bytes);
-                used_end = used_end.max(offset + bytes);
                 // If the record that stored the payload is removed, the first remaining one becomes its
                 // owner.
                 if record.is_deduplicated() && owned.insert(offset) {
@@ -285,35 +308,18 @@ impl DumpWriter {
         self.tail = Tail::at(rewritten.end);
         self.evicted.add(&self.totals, &rewritten.totals);
         self.totals = rewritten.totals;
-        self.used_end = used_end;
+        self.payloads.use_only(&live[reserved..]);
         if self.options.sync {
             sync_dir(&self.dir)?;
         }
-        let dead = dead_ranges(live, self.reserved_end);
-        self.give_back(&dead)?;
+        let dead = self.payloads.dead(live);
+        self.payloads.give_back(&dead)?;
         Ok(dead)
     }
 
     /// Frees the whole pages of a range. No record may refer to it, now or later.
-    pub fn free(&mut self, range: Range<u64>) -> Result<(), FormatError> {
-        match self.payloads.get() {
-            Some(payloads) => punch_pages(payloads, &range).at("free space in", &self.payloads_path),
-            None => Ok(()),
-        }
-    }
-
-    /// Punches holes into dead pages. Only called when no index refers to them anymore.
-    fn give_back(&mut self, dead: &[Range<u64>]) -> Result<(), FormatError> {
-        let Some(payloads) = self.payloads.get() else { return Ok(()) };
-        let is_new = |range: &&Range<u64>| {
-            let at = self.freed.partition_point(|freed| freed.end < range.end);
-            self.freed.get(at).is_none_or(|freed| freed.start > range.start)
-        };
-        for range in dead.iter().filter(is_new) {
-            punch_pages(payloads, range).at("free space in", &self.payloads_path)?;
-        }
-        self.freed = dead.to_vec();
-        Ok(())
+    pub fn free(&mut self, range: &Range<u64>) -> Result<(), FormatError> {
+        self.payloads.free(range)
     }
 
     /// Closes the dump: first the footer, then the manifest and the graph. Sets `footer.totals`, and counts
@@ -321,7 +327,7 @@ impl DumpWriter {
     /// and repair can write them.
     pub fn finish(mut self, footer: &Footer) -> Result<Footer, FormatError> {
         self.settle();
-        self.trim_payloads()?;
+        self.payloads.trim()?;
         let index = reopen(&self.index, &self.index_path)?;
         let threads =
             self.next_seq.iter().map(|(thread, next)| ThreadEnd { thread: *thread, next_seq: *next });
@@ -355,20 +361,6 @@ impl DumpWriter {
         }
         &self.totals
     }
-
-    /// Cuts off reserved or half-written bytes after the last payload, which on a full disk makes room for
-    /// the footer. Removes the file if it has no payload.
-    fn trim_payloads(&mut self) -> Result<(), FormatError> {
-        let Some(payloads) = self.payloads.get() else { return Ok(()) };
-        if self.used_end == 0 {
-            return fs::remove_file(&self.payloads_path).at("remove", &self.payloads_path);
-        }
-        let bytes = payloads.metadata().at("measure", &self.payloads_path)?.len();
-        if bytes > self.used_end {
-            payloads.set_len(self.used_end).at("cut", &self.payloads_path)?;
-        }
-        Ok(())
-    }
 }
 
 /// Offsets of payloads whose storing record stays.
@@ -391,20 +383,4 @@ fn reopen(index: &File, path: &Path) -> Result<Index, FormatError> {
 fn folder_name(dir: &Path) -> String {
     let named = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
     named.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
-}
-
-/// Frees the whole pages of a range.
-fn punch_pages(file: &File, range: &Range<u64>) -> std::io::Result<()> {
-    let start = range.start.next_multiple_of(LARGE_PAYLOAD_ALIGN);
-    let end = range.end / LARGE_PAYLOAD_ALIGN * LARGE_PAYLOAD_ALIGN;
-    if start < end { punch_hole(file, start..end) } else { Ok(()) }
-}
-
-/// Frees a range's disk space. File systems without this function keep the bytes.
-fn punch_hole(file: &File, range: Range<u64>) -> std::io::Result<()> {
-    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    match rustix::fs::fallocate(file, flags, range.start, range.end - range.start) {
-        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(()),
-        punched => Ok(punched?),
-    }
 }

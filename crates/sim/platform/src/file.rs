@@ -81,7 +81,11 @@ fn default_size(available: u64) -> u64 {
     half.clamp(DEFAULT_GRAIN_BYTES, RANK_STRIDE_BYTES)
 }
 
-fn available_bytes() -> Result<u64, PlatformError> {
+/// Memory that can be used without swapping.
+///
+/// # Errors
+/// If the system does not report it.
+pub fn available_bytes() -> Result<u64, PlatformError> {
     let doing = "reading the available memory from /proc/meminfo (set --device-memory to avoid this)";
     let meminfo = std::fs::read_to_string("/proc/meminfo").map_err(os(doing))?;
     parse_available(&meminfo)

@@ -111,6 +111,7 @@ pub use api::{
 pub use confine::{Confinement, SIGSYS, confine as confine_this_process, refused_call};
 pub use device::{DeviceLink, DeviceMemory, HostEvent, become_device_if_asked};
 pub use error::PlatformError;
+pub use file::available_bytes;
 pub use link_page::LINK_PAGE_BYTES;
 pub use map::{ForkGuard, MappedMemory};
 pub use pages::{mappings_allowed, page_bytes};

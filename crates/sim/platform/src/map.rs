@@ -38,8 +38,13 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps the first `bytes` of `file` at an address that the system chooses.
     pub(crate) fn anywhere(file: impl AsFd, bytes: u64) -> Result<Mapping, PlatformError> {
-        Mapping::new(ptr::null_mut(), file, bytes, MapFlags::empty())
-            .map_err(os("mapping device memory on the host"))
+        let mapping = Mapping::new(ptr::null_mut(), file, bytes, MapFlags::empty())
+            .map_err(os("mapping device memory on the host"))?;
+        // Most of the memory was never touched, and writing a core file would allocate all of it.
+        // SAFETY: this advice changes no byte.
+        unsafe { madvise(mapping.start.as_ptr().cast(), mapping.len, Advice::LinuxDontDump) }
+            .map_err(os("excluding a mapping from core files"))?;
+        Ok(mapping)
     }
 
     /// Maps `file` at the addresses of `range`. Fails if another mapping exists there.

@@ -28,6 +28,8 @@ const SHARE: u64 = 4;
 /// Bytes of the arena that are in use while the host keeps up. They stay in a second-level cache, and the
 /// rest of the arena is not touched.
 const SHORT_LAP_BYTES: u64 = 1 << 20;
+/// Bytes of the arena that are in use at least, whatever the host's word is after a stray write.
+const LEAST_LIMIT_BYTES: u64 = 64 << 10;
 
 /// Why a reservation is not possible now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +121,7 @@ impl<'m> Lane<'m> {
         let Parts { lease, state, words, buffers, arena } = parts;
         let space = if overwrites { Space::overwriting } else { Space::new };
         let space = space(state.arena(), arena.bytes()).with_short_laps(SHORT_LAP_BYTES);
+        let space = space.with_limit(limit_of(state, arena.bytes()));
         let filler = Filler::new(words);
         let next_seq = state.next_seq().get();
         Self {
@@ -154,10 +157,9 @@ impl<'m> Lane<'m> {
     #[inline]
     pub fn reserve(&mut self, need: Option<SpaceRequest>) -> Result<Reservation, ReserveRefusal> {
         self.open_buffer()?;
-        let position = match need {
-            Some(SpaceRequest { bytes, align, follows: false }) => self.space.reserve_near(bytes, align),
-            Some(SpaceRequest { bytes, align, follows: true }) => self.space.reserve(bytes, align),
-            None => Some(0),
+        let position = match self.take_space(need) {
+            None if self.find_space() => self.take_space(need),
+            position => position,
         };
         let position = position.ok_or(ReserveRefusal::NoSpace)?;
         let place = self.reserved;
@@ -167,14 +169,41 @@ impl<'m> Lane<'m> {
         Ok(Reservation { seq, place, position, bytes: need.map_or(0, |need| need.bytes) })
     }
 
+    #[inline]
+    fn take_space(&mut self, need: Option<SpaceRequest>) -> Option<u64> {
+        match need {
+            Some(SpaceRequest { bytes, align, follows: false }) => self.space.reserve_near(bytes, align),
+            Some(SpaceRequest { bytes, align, follows: true }) => self.space.reserve(bytes, align),
+            None => Some(0),
+        }
+    }
+
+    /// Uses more of the arena if the host allows it by now. Otherwise asks for more, if there is more. Returns
+    /// whether more is in use.
+    #[cold]
+    fn find_space(&mut self) -> bool {
+        let used = self.space.limit();
+        if used == self.space.bytes() {
+            return false;
+        }
+        // No other memory depends on this word: the bytes after the limit are empty.
+        let is_more = self.space.raise_limit(limit_of(self.state, self.space.bytes()));
+        if !is_more {
+            self.state.arena_wanted().set(used);
+        }
+        is_more
+    }
+
     /// Whether a reservation is possible now. It stays possible: the host only releases.
     pub fn check(&mut self, need: Option<SpaceRequest>) -> Result<(), ReserveRefusal> {
         self.open_buffer()?;
         match need {
-            Some(SpaceRequest { bytes, align, .. }) if !self.space.fits(bytes, align) => {
-                Err(ReserveRefusal::NoSpace)
+            Some(SpaceRequest { bytes, align, .. }) => {
+                let fits =
+                    self.space.fits(bytes, align) || self.find_space() && self.space.fits(bytes, align);
+                if fits { Ok(()) } else { Err(ReserveRefusal::NoSpace) }
             }
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 
@@ -245,9 +274,9 @@ impl<'m> Lane<'m> {
         self.space.restate();
     }
 
-    /// Range of its arena.
+    /// The part of its arena that is in use.
     pub fn arena_range(&self) -> DeviceRange {
-        self.arena.range()
+        DeviceRange { bytes: self.space.limit(), ..self.arena.range() }
     }
 
     /// Its number.
@@ -257,7 +286,7 @@ impl<'m> Lane<'m> {
 
     /// Maximum size of a payload in one record.
     pub fn largest_whole(&self) -> u64 {
-        self.space.bytes() / SHARE
+        self.space.limit() / SHARE
     }
 
     /// Maximum number of bytes that can be reserved at a time, wherever the arena's end is by then.
@@ -313,7 +342,7 @@ impl<'m> Lane<'m> {
 
     /// Whole leaves, if the arena is large enough for one.
     fn largest_piece(&self) -> u64 {
-        let (share, leaf) = (self.space.bytes() / SHARE, LEAF_BYTES as u64);
+        let (share, leaf) = (self.space.limit() / SHARE, LEAF_BYTES as u64);
         if share >= leaf { share - share % leaf } else { share }
     }
 
@@ -355,6 +384,14 @@ impl<'m> Lane<'m> {
         // If not, check again once a quarter has been written beyond the host's position.
         self.woken_at = self.space.written() - if crowded { 0 } else { in_use };
         crowded
+    }
+}
+
+/// How many bytes of the arena the host allows. A stray write may have changed the word.
+fn limit_of(state: StateWords<'_>, arena_bytes: u64) -> u64 {
+    match state.arena_limit().get() {
+        0 => arena_bytes,
+        limit => (limit - limit % LARGE_PAYLOAD_ALIGN).clamp(LEAST_LIMIT_BYTES.min(arena_bytes), arena_bytes),
     }
 }
 

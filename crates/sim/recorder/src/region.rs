@@ -238,7 +238,7 @@ macro_rules! state_words {
 
 impl<'m> StateWords<'m> {
     state_words! {
-        write_cursor current_buffer ready_pushed free_popped leases next_seq waits consumed_cursor ready_popped free_pushed acknowledged
+        write_cursor current_buffer ready_pushed free_popped leases next_seq waits arena_wanted consumed_cursor ready_popped free_pushed acknowledged arena_limit
         records payload_bytes held_up_ns dropped_no_buffer dropped_no_space dropped_no_host dropped_bytes
         filtered_records filtered_bytes enclosed_thread enclosing_task
     }

@@ -1,5 +1,3 @@
-use std::os::unix::fs::FileExt;
-
 use tensortap_abi::{DumpStage, TaskId};
 use tensortap_analysis::compare::{record_side, with_kernels_of};
 use tensortap_format::{Argument, DumpWriter, FormatError, IndexRecord, PayloadState, Record, Task};
@@ -123,7 +121,7 @@ impl Judge {
 /// A payload of the dump that is being written.
 struct StoredPayload<'w> {
     writer: &'w DumpWriter,
-    /// Its offset in the payload file.
+    /// Its position.
     offset: u64,
 }
 
@@ -131,12 +129,7 @@ impl Payload for StoredPayload<'_> {
     type Error = FormatError;
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), FormatError> {
-        let read = self.writer.payload_file()?.read_exact_at(buffer, self.offset + offset);
-        read.map_err(|source| FormatError::Io {
-            action: "read",
-            path: self.writer.payload_path().to_owned(),
-            source,
-        })
+        self.writer.read_payload(self.offset + offset, buffer)
     }
 
     /// Its hash was checked when it was written.

@@ -114,7 +114,7 @@ impl FreeSpace {
     /// Frees all added ranges.
     pub(super) fn give_back(&mut self, writer: &mut DumpWriter) -> Result<(), FormatError> {
         for (&start, (end, new)) in self.ranges.iter_mut().filter(|(_, (_, new))| *new) {
-            writer.free(start..*end)?;
+            writer.free(&(start..*end))?;
             *new = false;
         }
         Ok(())

@@ -1,6 +1,5 @@
 //! Tests of the live comparison, record by record.
 
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use tensortap_abi::{DType, DumpStage, NO_KERNEL, RECORD_HAS_HASH, Role, TaskRecord, TensorRecord};
@@ -42,7 +41,7 @@ fn records(writer: &mut DumpWriter, task_id: u64, stage: DumpStage, bytes: &[u8]
     };
     (tensor.shape[0], tensor.strides[0]) = (64, 1);
     let offset = writer.reserve(BYTES);
-    writer.payload_file().unwrap().write_all_at(bytes, offset).unwrap();
+    writer.write_payload(offset, bytes).unwrap();
     [IndexRecord::plain(&task), IndexRecord::tensor(&tensor, Payload::Stored { offset, bytes: BYTES })]
 }
 

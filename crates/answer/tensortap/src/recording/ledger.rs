@@ -265,7 +265,7 @@ impl RunLedger {
     fn leave(&mut self, folder: &str, closed: SessionReport, observe: &mut impl FnMut(&RecordingEvent<'_>)) {
         self.sessions -= 1;
         self.stale = true;
-        let SessionReport { status, message, problem, counters, errors } = closed;
+        let SessionReport { status, message, problem, counters, arena, errors } = closed;
         if let Some(problem) = &problem {
             self.problem(format!("the dump in {folder} is incomplete: {problem}"), observe);
         }
@@ -276,6 +276,8 @@ impl RunLedger {
         entry.message = problem.or(message);
         entry.ended_at = Some(timestamp(SystemTime::now()));
         entry.counts = Some(counters);
+        entry.arena_bytes = Some(arena.largest_bytes).filter(|bytes| *bytes > 0);
+        (entry.arena_grown_bytes, entry.arena_is_short) = (arena.grown_bytes, arena.wanted_more);
         entry.threads_refused = errors.threads_refused;
         entry.calls_refused = errors.calls_refused;
         entry.first_refusal = errors.first;

@@ -88,6 +88,13 @@ pub struct ProcessEntry {
     pub ended_at: Option<String>,
     /// Counters of its dump.
     pub counts: Option<DumpCounters>,
+    /// Bytes that the largest arena of its threads could use in the end; `null` if arenas could not grow, or if it was
+    /// not counted.
+    pub arena_bytes: Option<u64>,
+    /// Bytes by which its arenas grew together.
+    pub arena_grown_bytes: u64,
+    /// Whether its arenas could not grow further because too little memory was available at its start.
+    pub arena_is_short: bool,
     /// Number of its threads that could not record because too many others did.
     pub threads_refused: u64,
     /// Number of its calls that were rejected because of their arguments.

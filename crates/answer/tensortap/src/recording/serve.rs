@@ -294,7 +294,7 @@ impl SessionServer {
             caller.refuse(&why);
             return self.tell(RunUpdate::Refused { pid, why, folder: None });
         };
-        let Some((folder, session)) = self.open(caller, &hello) else { return };
+        let Some((folder, mut session)) = self.open(caller, &hello) else { return };
         process.set(session.process());
         drop(process);
         drop(pending);

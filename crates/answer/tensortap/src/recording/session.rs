@@ -9,12 +9,15 @@ use std::time::{Duration, SystemTime};
 
 use tensortap_abi::{DumpFilter, DumpGeometry};
 use tensortap_collector::{
-    CollectError, Collection, DeviceRegion, DumpSetup, RunEnd, Summary, write_to_process,
+    ArenaGrowth, ArenaUse, CollectError, Collection, DeviceRegion, DumpSetup, RunEnd, Summary,
+    write_to_process,
 };
 use tensortap_format::{DumpCounters, Footer, RunInfo, Status, timestamp};
 use tensortap_platform::attach::{AttachedProcess, Caller, Hello, ProcessEvent, RecordingErrors};
 use tensortap_platform::{LINK_PAGE_BYTES, PlatformError};
 
+use super::vendor_libraries::VendorLibraries;
+use crate::dump_config::arena_budget;
 use crate::dump_files::Files;
 use crate::dump_plan::{dump_setup, dump_writer, listener, remove_empty_dump};
 use crate::{DiskGate, DumpConfig, Error, Warn};
@@ -27,6 +30,7 @@ const DYING: Duration = Duration::from_millis(250);
 pub struct RecordingPlan {
     pub dump: DumpConfig,
     geometry: DumpGeometry,
+    arena: ArenaGrowth,
     filter: DumpFilter,
     /// Names and patterns of kernels for the filter, one per line.
     kernels: String,
@@ -37,8 +41,14 @@ pub struct RecordingPlan {
 impl RecordingPlan {
     /// Checks the options.
     pub fn new(dump: DumpConfig, disk: Option<Arc<dyn DiskGate>>) -> Result<RecordingPlan, Error> {
-        let (geometry, (filter, kernels)) = (dump.program_geometry()?, dump.program_filter()?);
-        Ok(RecordingPlan { dump, geometry, filter, kernels, dir: PathBuf::new(), disk })
+        let ((geometry, arena), (filter, kernels)) = (dump.program_geometry()?, dump.program_filter()?);
+        Ok(RecordingPlan { dump, geometry, arena, filter, kernels, dir: PathBuf::new(), disk })
+    }
+
+    /// How much of its arenas a process may use that attaches now. Others may have used memory since the start.
+    fn arena(&self) -> ArenaGrowth {
+        let budget = if self.arena.budget == 0 { 0 } else { arena_budget() };
+        ArenaGrowth { budget, ..self.arena }
     }
 
     /// Size of the memory that every process shares with the recorder.
@@ -50,6 +60,7 @@ impl RecordingPlan {
 /// A process that is being recorded.
 pub struct Session {
     attached: Arc<AttachedProcess>,
+    libraries: VendorLibraries,
     collection: Collection<DeviceRegion, Files>,
 }
 
@@ -86,6 +97,8 @@ pub struct SessionReport {
     /// Why the dump is incomplete.
     pub problem: Option<String>,
     pub counters: DumpCounters,
+    /// How its arenas were used.
+    pub arena: ArenaUse,
     /// Requests of the process that failed.
     pub errors: RecordingErrors,
 }
@@ -102,7 +115,8 @@ impl Session {
         enter: impl FnOnce(),
     ) -> Result<Session, OpenError> {
         let dir = plan.dir.join(folder);
-        let setup = dump_setup(&plan.dump, caller.pid(), plan.geometry, plan.filter);
+        let mut setup = dump_setup(&plan.dump, caller.pid(), plan.geometry, plan.filter);
+        setup.collector.arena = plan.arena();
         let info = run_info(&setup, hello, caller.pid());
         let files = fs::create_dir(&dir)
             .map_err(|error| format!("cannot create {}: {error}", dir.display()))
@@ -120,7 +134,8 @@ impl Session {
         let files = Files { writer, gate: plan.disk.clone(), reserved: 0, live: None };
         let collection = setup.collect_process(attached.access(), files, listener(Some(warn)));
         let collection = collection.map_err(|error| OpenError::Failed(error.to_string()))?;
-        Ok(Session { attached: Arc::new(attached), collection })
+        let libraries = VendorLibraries::of(attached.pid());
+        Ok(Session { attached: Arc::new(attached), libraries, collection })
     }
 
     /// The process, for its other libraries.
@@ -130,8 +145,9 @@ impl Session {
 
     /// Serves the process until it ends, or until `is_closing`, which is checked every `look`, returns
     /// true.
-    pub fn serve(&self, look: Duration, is_closing: impl Fn() -> bool) -> SessionEnd {
+    pub fn serve(&mut self, look: Duration, is_closing: impl Fn() -> bool) -> SessionEnd {
         while !is_closing() {
+            self.libraries.look_again();
             match self.attached.wait(look) {
                 Ok(ProcessEvent::Woken) => self.collection.notify(),
                 Ok(ProcessEvent::TimedOut) => {}
@@ -149,26 +165,30 @@ impl Session {
 
     /// Drains the remaining records and closes the files.
     pub fn close(self, ending: &SessionEnd) -> SessionReport {
-        let Session { attached, collection } = self;
+        let Session { attached, mut libraries, collection } = self;
+        // A process that closes its session is still there.
+        libraries.look();
         attached.close();
         let (status, message) = in_words(ending);
         let mut end = RunEnd::new(status);
         end.message.clone_from(&message);
         end.finished_at = Some(timestamp(SystemTime::now()));
+        end.extra.extend(libraries.document().map(|document| ("libraries".to_owned(), document)));
         let finished = finish(collection, &end);
         // These are only claims of the process and do not affect the dump, so a read error is ignored.
         let errors = attached.recording_errors().unwrap_or_default();
         // The process's remaining threads now learn that the recorder is gone.
         attached.disconnect();
         match finished {
-            Ok(Summary { status, failure, counters, .. }) => {
-                SessionReport { status, message, problem: failure, counters, errors }
+            Ok(Summary { status, failure, counters, arena, .. }) => {
+                SessionReport { status, message, problem: failure, counters, arena, errors }
             }
             Err(error) => SessionReport {
                 status: Status::DumpFailed,
                 message,
                 problem: Some(error.to_string()),
                 counters: DumpCounters::default(),
+                arena: ArenaUse::default(),
                 errors,
             },
         }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use tensortap::PayloadPath;
 use tensortap::scene::Registry;
+use tensortap::{MAX_WRITERS, PayloadPath};
 use tensortap_bench::{
     BenchError, CaptureBenchConfig, CaptureBenchPart, DiffBenchConfig, DiffBenchPart, DispatchConfig,
     DispatchPart, DumpBenchConfig, DumpBenchPart, ReadConfig, ReadPart, RecordBenchConfig, RecordBenchPart,
@@ -140,6 +140,16 @@ struct DumpArgs {
     /// How payloads are written, as in `run --dump-write`
     #[arg(long, value_name = "WAY", default_value = "auto", value_parser = payload_paths())]
     write: PayloadPath,
+
+    /// Numbers of payload files to measure the throughput with; each file has a thread that writes it
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "1,4",
+        value_parser = whole(1..=MAX_WRITERS)
+    )]
+    files: Vec<usize>,
 }
 
 /// Arguments of `tensortap bench read`.
@@ -290,7 +300,7 @@ fn record(args: &RecordArgs, output: Output) -> anyhow::Result<()> {
 }
 
 fn dump(args: &DumpArgs, registry: Registry, output: Output) -> anyhow::Result<()> {
-    let DumpArgs { bytes, pairs, tasks, dir, platform, write } = args;
+    let DumpArgs { bytes, pairs, tasks, dir, platform, write, files } = args;
     let config = DumpBenchConfig {
         bytes: *bytes,
         pairs: *pairs,
@@ -298,6 +308,7 @@ fn dump(args: &DumpArgs, registry: Registry, output: Output) -> anyhow::Result<(
         dir: dir.clone(),
         platform: platform.clone(),
         write: *write,
+        files: files.clone(),
         registry,
     };
     let total = config.payload_bytes();

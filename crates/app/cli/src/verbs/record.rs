@@ -111,7 +111,7 @@ fn conclude(
     mut_arg("dump_collect", |arg| arg.hide(true)),
     mut_arg("dump_policy", |arg| arg.help("If the dump cannot keep up: block the program, or drop records and count them [default: block]")),
     mut_arg("dump_liveness", |arg| arg.help("Continue without a dump if tensortap does not respond for this time; 0 means never [default: 30s]")),
-    mut_arg("dump_arena", |arg| arg.help("Buffer for content on its way to tensortap, per recording thread [default: 4MiB]")),
+    mut_arg("dump_arena", |arg| arg.help("Buffer for content on its way to tensortap, per recording thread [default: 4MiB, grows while the program waits]")),
     mut_arg("dump_records", |arg| arg.help("Records per buffer [default: 256]"))
 )]
 pub struct RecordArgs {

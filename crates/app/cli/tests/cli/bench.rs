@@ -145,10 +145,11 @@ fn dump_measures_payloads_run_times_and_small_records_and_leaves_no_file() {
     assert!(!outputs.exists(), "what was written is removed");
     let bench = document(&outcome);
     assert_eq!((&bench["bytes"], &bench["pairs"]), (&(4 << 20).into(), &2.into()));
-    for (case, (platform, target)) in
-        array(&bench["throughput"]).iter().zip([("a2a3sim", 0.9), ("a5sim", 0.8)])
-    {
+    let cases = [("a2a3sim", 1, 0.9), ("a2a3sim", 4, 0.9), ("a5sim", 1, 0.8), ("a5sim", 4, 0.8)];
+    assert_eq!(array(&bench["throughput"]).len(), cases.len());
+    for (case, (platform, files, target)) in array(&bench["throughput"]).iter().zip(cases) {
         assert_eq!((&case["platform"], &case["target_ratio"]), (&platform.into(), &target.into()));
+        assert_eq!(case["files"], files);
         assert_eq!(case["met"], case["ratio"]["median"].as_f64() >= Some(target), "{case}");
         let pairs = array(&case["pairs"]);
         assert_eq!(pairs.len(), 2, "the warm-up does not count");

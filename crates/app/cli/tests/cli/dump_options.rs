@@ -124,7 +124,7 @@ fn policy_and_collection_are_in_the_manifest() {
 #[test]
 fn buffer_sizes_liveness_and_write_paths_keep_the_dump_complete() {
     let options = "--dump-tensor --dump-arena 64KiB --dump-buffers 2 --dump-records 3 --dump-liveness 2min";
-    for more in ["", "--dump-sync", "--dump-write=direct", "--dump-writers=3"] {
+    for more in ["", "--dump-sync", "--dump-write=direct", "--dump-writers=3", "--dump-files=3"] {
         let (manifest, run) = dumped("vector_example", &format!("{options} {more}"));
         assert_eq!((records(&manifest).len(), &run["dump"]["dropped_records"]), (18, &0.into()), "{more}");
     }

@@ -180,9 +180,12 @@ fn version_prints_the_commit_and_the_build() {
         }
         None => assert!(first.starts_with(concat!("tensortap ", env!("CARGO_PKG_VERSION"))), "{first}"),
     }
-    for word in
-        ["platforms  a2a3sim, a5sim", "tensormap_and_ringbuffer", "safetensors", "manifest 2, index 3"]
-    {
+    for word in [
+        "platforms  a2a3sim, a5sim",
+        "tensormap_and_ringbuffer",
+        "safetensors",
+        "manifest 2 or 3, index 3 or 4",
+    ] {
         assert!(version.stdout.contains(word), "no {word} in {version:?}");
     }
 }

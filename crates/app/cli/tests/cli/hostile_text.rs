@@ -1,6 +1,5 @@
 //! A dump whose texts contain terminal control sequences: no verb prints them unescaped.
 
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use serde_json::json;
@@ -98,7 +97,7 @@ fn written(dir: &Path, first: f32) {
         }));
         let bytes: Vec<u8> = [value, 2.0].into_iter().flat_map(f32::to_le_bytes).collect();
         let offset = writer.reserve(8);
-        writer.payload_file().expect("a file").write_all_at(&bytes, offset).expect("written");
+        writer.write_payload(offset, &bytes).expect("written");
         records.push(IndexRecord::tensor(
             &tensor(stage, role, arg, &bytes),
             Payload::Stored { offset, bytes: 8 },

@@ -1,6 +1,5 @@
 //! Dumps written record by record, for content that no scene produces.
 
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use tensortap::abi::{
@@ -98,7 +97,7 @@ impl DumpMaker {
         let bytes = content.len() as u64;
         let offset = self.writer.reserve(bytes);
         if bytes > 0 {
-            self.writer.payload_file().expect("a file").write_all_at(content, offset).expect("written");
+            self.writer.write_payload(offset, content).expect("written");
         }
         let payload = if bytes < whole {
             Payload::Truncated { offset, bytes }

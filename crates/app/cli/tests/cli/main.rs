@@ -38,6 +38,7 @@ mod live;
 mod made;
 mod names;
 mod nan;
+mod payload_files;
 mod peer_export;
 mod peers;
 mod ranks;

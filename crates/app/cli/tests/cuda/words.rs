@@ -87,6 +87,12 @@ fn launches_after_a_gate_are_submitted_without_device_code() {
         (1, 1),
         "the note must be printed once: {said}"
     );
+    let libraries = bench.dump("run").footer().unwrap().extra["libraries"].clone();
+    let driver = &libraries.as_array().unwrap()[0];
+    assert!(
+        driver["kind"] == "cuda_driver" && driver["path"].as_str().unwrap().contains("libcuda.so.1"),
+        "{libraries}"
+    );
     let reasons = reasons(&bench, "run");
     assert!(
         reasons.len() >= 6 && reasons.iter().all(|reason| *reason == UncapturedReason::NoRoom),

@@ -27,6 +27,17 @@ fn vectors_local_memory_refused_launches_and_forked_children_are_reported() {
     assert!(notes.contains("are not recorded: it was forked from a recorded process"), "{notes}");
 
     let dump = bench.dump("run");
+    let libraries = &dump.footer().unwrap().extra["libraries"];
+    let paths = |kind: &str| -> Vec<&str> {
+        let all = libraries.as_array().unwrap().iter().filter(|library| library["kind"] == kind);
+        all.map(|library| library["path"].as_str().unwrap()).collect()
+    };
+    let [loader] = paths("opencl_loader")[..] else { panic!("{libraries}") };
+    assert!(std::path::Path::new(loader).is_absolute() && loader.contains("libOpenCL"), "{loader}");
+    assert!(!paths("opencl_driver").is_empty() && paths("cuda_driver").is_empty(), "{libraries}");
+    let manifest: serde_json::Value =
+        serde_json::from_slice(&fs::read(dump.dir().join("tensor_dump.json")).unwrap()).unwrap();
+    assert_eq!(&manifest["libraries"], libraries);
     let launched = dump.tasks().unwrap().iter().find(|task| task.kernel_names() == ["turned"]).unwrap().key();
     let of_launch = |arg: u16| {
         let mut records = dump.records().map(Result::unwrap);

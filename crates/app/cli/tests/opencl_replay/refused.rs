@@ -1,7 +1,6 @@
 //! Tests launches that are refused or do not complete.
 
 use std::fs;
-use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use tensortap::abi::{
@@ -168,7 +167,7 @@ fn by_hand(
             };
             let payload = if is_stored {
                 let offset = writer.reserve(64);
-                writer.payload_file().unwrap().write_all_at(content, offset).unwrap();
+                writer.write_payload(offset, content).unwrap();
                 Payload::Stored { offset, bytes: 64 }
             } else {
                 Payload::Dropped

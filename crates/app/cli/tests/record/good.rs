@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tensortap::format::Status;
+use tensortap::format::{Dump, Status};
 
 use crate::program::RECORDS_PER_TASK;
 use crate::{Bench, check_closed, stderr};
@@ -69,6 +69,26 @@ fn arguments_that_could_not_be_captured_are_losses() {
     assert!(said.contains("the dumps are incomplete: 2 arguments not captured"), "{said}");
     assert!(said.contains("  losses    2 arguments not captured\n"), "{said}");
     assert_eq!(bench.run_file().processes[0].counts.as_ref().unwrap().uncaptured, 2);
+}
+
+#[test]
+fn the_arena_of_a_program_grows_while_it_waits_and_the_report_says_so() {
+    // Syncing makes the recorder slower than the program.
+    for (options, grows) in [("--dump-sync", true), ("--dump-sync --dump-arena 4MiB", false)] {
+        let bench = Bench::new();
+        let output = bench.recorded(options, "burst 48").output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        let run = bench.run_file();
+        let [process] = &run.processes[..] else { panic!("{run:?}") };
+        let (largest, grown) = (process.arena_bytes, process.arena_grown_bytes);
+        let is_larger = largest.is_some_and(|bytes| bytes >= 8 << 20 && bytes == grown + (4 << 20));
+        assert_eq!((is_larger, grown > 0), (grows, grows), "{process:?}");
+        assert_eq!((largest.is_some(), said.contains(", arena grown to ")), (grows, grows), "{said}");
+        let dump = Dump::open(&bench.path("run").join(&process.folder)).unwrap();
+        let findings = tensortap::format::verify(&dump).unwrap();
+        assert!(findings.is_ok() && findings.checked == 48, "{:?}", findings.problems);
+    }
 }
 
 #[test]

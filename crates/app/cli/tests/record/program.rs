@@ -69,6 +69,7 @@ fn program() {
         "hostile" => hostile::attack(),
         "impersonated" => impersonated(),
         "outside" => outside(),
+        "burst" => burst(number(1)),
         "crowd" => crowd(number(1)),
         "too_many" => too_many(),
         "starved" => starved(),
@@ -123,6 +124,22 @@ fn task(recorder: &mut ThreadRecorder, id: u64) {
     if lost {
         note("lost");
     }
+}
+
+/// Records tensors of 1 MiB, faster than they can be written.
+fn burst(tensors: u64) {
+    let session = session();
+    let mut recorder = session.named_thread("burst").unwrap();
+    let kernel = recorder.kernel("made").unwrap();
+    let mut task = recorder.begin(&TaskInfo { id: 1, ..TaskInfo::of(kernel) }).unwrap();
+    let content = |arg: u64| (0..1_u64 << 17).flat_map(|at| (at * at ^ arg << 40).to_le_bytes()).collect();
+    let contents: Vec<Vec<u8>> = (0..tensors).map(content).collect();
+    for (arg, content) in (0..).zip(&contents) {
+        let tensor = Tensor::of(&content[..], DType::UInt8).unwrap().arg(arg).role(Role::Input);
+        recorder.tensor(&mut task, DumpStage::BeforeDispatch, &tensor).unwrap();
+    }
+    recorder.end(&mut task).unwrap();
+    note("recorded");
 }
 
 /// Records on this many threads, each with two handles, one after the other.

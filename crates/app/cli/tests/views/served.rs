@@ -147,8 +147,7 @@ pub fn hostile(dir: &Path) {
     let mut writer = DumpWriter::create(dir, &info).expect("created");
     let bytes: Vec<u8> = (0..64).flat_map(|_| f32::NAN.to_le_bytes()).collect();
     let offset = writer.reserve(bytes.len() as u64);
-    std::os::unix::fs::FileExt::write_all_at(writer.payload_file().expect("a file"), &bytes, offset)
-        .expect("written");
+    writer.write_payload(offset, &bytes).expect("written");
     let stored = Payload::Stored { offset, bytes: 256 };
     let huge = [1 << 26, 1 << 24];
     let cut = Payload::Truncated { offset, bytes: 256 };

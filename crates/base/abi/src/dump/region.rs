@@ -7,7 +7,7 @@ use crate::{DeviceRange, DumpFilter, DumpRecord, assert_layout};
 /// First word of [`DumpSetupHeader`]: "DUMP".
 pub const DUMP_MAGIC: u32 = 0x4455_4D50;
 /// Version of the region's layout.
-pub const DUMP_LAYOUT_VERSION: u32 = 3;
+pub const DUMP_LAYOUT_VERSION: u32 = 4;
 /// Payloads of at least this size are aligned to [`LARGE_PAYLOAD_ALIGN`] in arena and file.
 pub const LARGE_PAYLOAD_BYTES: u64 = 64 << 10;
 /// Alignment of large payloads.
@@ -122,8 +122,8 @@ pub struct DumpBufferState {
     pub next_seq: u64,
     /// Device: incremented at least every 50 ms while the thread waits for the host to release something.
     pub waits: u64,
-    /// Zero.
-    pub reserved0: u64,
+    /// Device: the bytes of the arena in use when it last found no space; 0 before the first time.
+    pub arena_wanted: u64,
 
     /// Host: arena position below which every byte is stored; the device may reuse it.
     pub consumed_cursor: u64,
@@ -133,8 +133,11 @@ pub struct DumpBufferState {
     pub free_pushed: u64,
     /// Host: records acknowledged, by sequence number.
     pub acknowledged: u64,
+    /// Host: how many bytes of the arena the device may use, a multiple of [`LARGE_PAYLOAD_ALIGN`]. It only grows.
+    /// 0 means all.
+    pub arena_limit: u64,
     /// Zero.
-    pub reserved1: [u64; 4],
+    pub reserved1: [u64; 3],
 
     /// Device: records committed.
     pub records: u64,
@@ -166,8 +169,9 @@ pub struct DumpBufferState {
     pub reserved3: [u64; 4],
 }
 assert_layout!(DumpBufferState, size 256, align 64,
-    write_cursor @ 0, current_buffer @ 8, ready_pushed @ 16, free_popped @ 24, leases @ 32, next_seq @ 40, waits @ 48, consumed_cursor @ 64,
-    ready_popped @ 72, free_pushed @ 80, acknowledged @ 88, records @ 128, payload_bytes @ 136, held_up_ns @ 144,
+    write_cursor @ 0, current_buffer @ 8, ready_pushed @ 16, free_popped @ 24, leases @ 32, next_seq @ 40, waits @ 48,
+    arena_wanted @ 56, consumed_cursor @ 64,
+    ready_popped @ 72, free_pushed @ 80, acknowledged @ 88, arena_limit @ 96, records @ 128, payload_bytes @ 136, held_up_ns @ 144,
     dropped_no_buffer @ 152, dropped_no_space @ 160, dropped_no_host @ 168, dropped_bytes @ 176,
     filtered_records @ 192, filtered_bytes @ 200, enclosed_thread @ 208, enclosing_task @ 216);
 

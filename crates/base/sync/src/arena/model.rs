@@ -225,3 +225,70 @@ fn short_laps_without_acquire_or_release_are_refuted() {
     refuted(RACE, || laps_are_short::<SeeReleasedRelaxed>(false));
     refuted(RACE, || laps_are_short::<ReleaseRelaxed>(false));
 }
+
+/// As [`ShortLaps`], with a limit that the consumer raises at any time.
+struct Growing {
+    laps: ShortLaps,
+    limit: SharedU64,
+}
+
+fn an_arena_grows<O: ArenaOrderings + 'static>() {
+    let laps = ShortLaps {
+        written: SharedU64::new(0),
+        consumed: SharedU64::new(0),
+        committed: SharedU64::new(0),
+        positions: std::array::from_fn(|_| RaceChecked::new(0)),
+        bytes: std::array::from_fn(|_| RaceChecked::new(0)),
+    };
+    let shared = Arc::new(Growing { laps, limit: SharedU64::new(1) });
+    let producer = thread::spawn({
+        let shared = Arc::clone(&shared);
+        move || send_beyond_limit::<O>(&shared)
+    });
+    let Growing { laps, limit } = &*shared;
+    let mut consumer = Consumer::<_, O>::with_orderings(laps.cursors(), 4, false);
+    let mut observer = Observer::new(&laps.committed, RAISED as u64);
+    while !observer.is_taken() {
+        for record in observer.poll(1).unwrap() {
+            limit.set(2);
+            let position = laps.positions[usize::try_from(record).unwrap()].read();
+            assert!(consumer.poll().unwrap() > position, "a committed record is past the cursor");
+            assert_eq!(laps.byte(position).read(), 40 + record);
+            consumer.release_to(position + 1).unwrap();
+        }
+        thread::yield_now();
+    }
+    producer.join().unwrap();
+}
+
+/// Enough for a lap before and after the limit is raised.
+const RAISED: usize = 3;
+
+fn send_beyond_limit<O: ArenaOrderings>(Growing { laps, limit }: &Growing) {
+    let mut space = Space::<_, O>::with_orderings(laps.cursors(), 4, false).with_limit(1);
+    let mut publisher = Publisher::begin(&laps.committed);
+    for record in 0..RAISED {
+        let position = loop {
+            match space.reserve_near(1, 1) {
+                Some(position) => break position,
+                None if space.raise_limit(limit.get()) => {}
+                None => thread::yield_now(),
+            }
+        };
+        assert!(position % 4 < space.limit());
+        laps.byte(position).write(40 + record as u64);
+        laps.positions[record].write(position);
+        publisher.publish();
+    }
+}
+
+#[test]
+fn a_raised_limit_overwrites_only_released_bytes() {
+    holds(an_arena_grows::<ProvenOrderings>);
+}
+
+#[test]
+fn a_raised_limit_without_acquire_or_release_is_refuted() {
+    refuted(RACE, an_arena_grows::<SeeReleasedRelaxed>);
+    refuted(RACE, an_arena_grows::<ReleaseRelaxed>);
+}

@@ -154,7 +154,7 @@ fn pieces_in_use(
         };
         prop_assert_eq!(position % align, 0);
         prop_assert_eq!(space.offset_of(position), position % BYTES);
-        prop_assert!(position % BYTES + bytes <= BYTES, "the piece straddles the arena's end");
+        prop_assert!(position % BYTES + bytes <= space.limit(), "the piece is past the bytes in use");
         for &(other, len) in &in_use {
             let (here, there) = (position % BYTES, other % BYTES);
             prop_assert!(here + bytes <= there || there + len <= here || bytes == 0 || len == 0);
@@ -196,6 +196,69 @@ proptest! {
             Ok(())
         })?;
     }
+}
+
+proptest! {
+    #![proptest_config(cases())]
+
+    #[test]
+    fn pieces_in_use_never_share_a_byte_while_the_limit_is_raised(
+        (limit, short_lap) in (1..BYTES / 64).prop_flat_map(|limit| (Just(limit * 64), 1..BYTES)),
+        raise in prop::collection::vec(0..BYTES / 64, 1..20),
+        steps in prop::collection::vec((0..100u64, 0..4u32, any::<bool>()), 1..200),
+    ) {
+        let words = Words::default();
+        let space = Space::new(words.cursors(), BYTES).with_short_laps(short_lap).with_limit(limit);
+        let mut raise = raise.into_iter();
+        pieces_in_use(space, &words, steps, |space, consumed, bytes, align| {
+            let empty = consumed == space.written();
+            prop_assert!(!empty || bytes + align > space.limit() / 2, "an empty arena refuses");
+            let (before, wanted) = (space.limit(), raise.next().unwrap_or(0) * 64);
+            prop_assert_eq!(space.raise_limit(wanted), wanted > before);
+            prop_assert_eq!(space.limit(), wanted.max(before), "it never shrinks");
+            Ok(())
+        })?;
+    }
+}
+
+#[test]
+fn a_raised_limit_continues_the_lap() {
+    let words = Words::default();
+    let mut space = Space::new(words.cursors(), BYTES).with_limit(128);
+    assert_eq!(space.next_piece(64), NextPiece { position: 0, to_end: 128 });
+    assert_eq!([space.reserve(96, 32), space.reserve(64, 32)], [Some(0), None]);
+    assert_eq!((space.reserve(129, 1), space.reserve(32, 32)), (None, Some(96)));
+    assert_eq!(space.next_piece(64), NextPiece { position: BYTES, to_end: 128 });
+    assert!(space.raise_limit(256) && !space.raise_limit(192) && space.limit() == 256);
+    assert_eq!(space.next_piece(64), NextPiece { position: 128, to_end: 128 });
+    assert_eq!([space.reserve(128, 64), space.reserve(1, 1)], [Some(128), None]);
+    // The next lap begins at the arena's size, whatever the limit was.
+    words.consumed.set(100);
+    assert_eq!(space.reserve(64, 64), Some(BYTES));
+    assert!(space.raise_limit(10 * BYTES) && space.limit() == BYTES);
+    assert_eq!(Space::overwriting(words.cursors(), BYTES).with_limit(1).limit(), BYTES);
+}
+
+#[test]
+fn a_new_holder_continues_with_the_raised_limit() {
+    let words = Words::default();
+    let mut before = Space::new(words.cursors(), BYTES).with_limit(128);
+    assert_eq!(before.reserve(128, 64), Some(0));
+    assert!(before.raise_limit(256));
+    assert_eq!(before.reserve(64, 64), Some(128));
+    let mut space = Space::new(words.cursors(), BYTES).with_limit(256);
+    assert_eq!([space.reserve(64, 64), space.reserve(64, 64)], [Some(192), None]);
+}
+
+#[test]
+fn a_payload_in_pieces_fits_as_a_whole_only_before_the_limit() {
+    let words = Words::default();
+    let mut space = Space::new(words.cursors(), BYTES).with_limit(256);
+    assert!(space.reaches(256) && !space.reaches(257), "after the limit there is a gap");
+    assert_eq!(space.reserve(200, 8), Some(0));
+    words.consumed.set(200);
+    assert!(space.reaches(256) && !space.reaches(BYTES + 1));
+    assert!(space.raise_limit(BYTES) && space.reaches(BYTES + 200));
 }
 
 #[test]

@@ -10,7 +10,6 @@ use tensortap_device_kernels::{
     Code, HASH_LEAVES, HASH_MANY, HASH_SPREAD, HashKernel, KEEP, MEASURE_LEAVES, StoredHashes,
 };
 use tensortap_queue::{GRANULARITY, RingAllocator};
-use tensortap_sync::Flag;
 
 use super::Snapshots;
 use crate::{
@@ -81,8 +80,9 @@ pub struct ContextResources {
     pub copies: usize,
     /// Events of this context that are free.
     pub events: Mutex<Vec<usize>>,
-    /// Whether the memory of the recording was pinned for this context.
-    pub knows_memory: Flag,
+    /// Ends of the parts of the recording's memory that were pinned for this context, in order. Its memory grows. A copy
+    /// must not cross the end of a part.
+    pub pinned: Mutex<Vec<usize>>,
     /// Locked while the harvest thread calls the driver for this context. True once the context is destroyed.
     calls: Mutex<bool>,
 }
@@ -162,7 +162,7 @@ impl ContextResources {
             ring,
             copies,
             events: Mutex::default(),
-            knows_memory: Flag::new(),
+            pinned: Mutex::default(),
             calls: Mutex::new(false),
         };
         device.clear(driver).map_err(failed(memory))?;

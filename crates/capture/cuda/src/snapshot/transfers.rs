@@ -37,6 +37,19 @@ fn events(device: &ContextResources) -> std::sync::MutexGuard<'_, Vec<usize>> {
     device.events.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Ends of the pinned parts of the recording's memory.
+fn pinned(device: &ContextResources) -> std::sync::MutexGuard<'_, Vec<usize>> {
+    device.pinned.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Splits a range so that no part crosses one of `ends`: offsets and sizes of the parts.
+fn parts(start: usize, bytes: u64, ends: &[usize]) -> Vec<(usize, usize)> {
+    let end = start.saturating_add(usize::try_from(bytes).unwrap_or(usize::MAX));
+    let inside = ends.iter().copied().filter(|at| (start + 1..end).contains(at));
+    let cuts: Vec<usize> = [start].into_iter().chain(inside).chain([end]).collect();
+    cuts.windows(2).map(|cut| (cut[0] - start, cut[1] - cut[0])).collect()
+}
+
 /// All copies in flight, in the order they were started.
 #[derive(Default)]
 pub struct PayloadTransfers {
@@ -94,15 +107,24 @@ impl PayloadTransfers {
         }
     }
 
-    /// Pins the memory of the recording, once for each context. Copies to unpinned memory are slower.
+    /// Pins the memory of the recording for a context, and again the part by which it has grown. Copies to unpinned
+    /// memory are slower.
     pub fn register(&mut self, backend: &CudaBackend, device: &Arc<ContextResources>) {
-        if device.ring.is_none() || !device.knows_memory.raise() {
+        if device.ring.is_none() {
             return;
         }
         let Some((start, bytes)) = backend.record(tensortap_record::ThreadRecorder::all_space) else {
             return;
         };
-        let registered = device.call(&backend.driver, || backend.driver.register(start, bytes));
+        let end = start.saturating_add(usize::try_from(bytes).unwrap_or(0));
+        let mut pinned = pinned(device);
+        let from = pinned.last().copied().unwrap_or(start);
+        if from >= end {
+            return;
+        }
+        let part = (end - from) as u64;
+        let registered = device.call(&backend.driver, || backend.driver.register(from, part));
+        pinned.push(end);
         self.is_registered |= registered == Some(SUCCESS);
         if !self.is_registered {
             backend.note_once("memory for content could not be pinned, so copies from the device are slower");
@@ -117,16 +139,22 @@ impl PayloadTransfers {
         (from, hash): (u64, u128),
     ) -> CopyStart {
         let driver = &backend.driver;
-        let known = events(device).pop();
+        let (known, ends) = (events(device).pop(), pinned(device).clone());
         let pending = device.call(driver, || {
             let event = known.map_or_else(|| driver.make_event(), Ok)?;
             let to = ticket.start.expose_provenance();
-            // SAFETY: the space belongs to this ticket until it is committed or canceled, which happens after
-            // the copy.
-            let copied = unsafe { driver.copy_to_host(to, from, ticket.bytes, device.copies) };
-            if copied != SUCCESS {
-                events(device).push(event);
-                return Err(copied);
+            for (start, bytes) in parts(to, ticket.bytes, &ends) {
+                // SAFETY: the space belongs to this ticket until it is committed or canceled, which happens after
+                // the copy.
+                let copied = unsafe {
+                    driver.copy_to_host(to + start, from + start as u64, bytes as u64, device.copies)
+                };
+                if copied != SUCCESS {
+                    // Earlier parts may still be written. A stream that cannot be waited for does nothing any more.
+                    driver.wait_stream(device.copies);
+                    events(device).push(event);
+                    return Err(copied);
+                }
             }
             if driver.record_event(event, device.copies) == SUCCESS {
                 return Ok(Some(event));
@@ -189,5 +217,26 @@ impl PayloadTransfers {
 pub fn give(device: &ContextResources, content: RingSlot) {
     if let Some((_, ring)) = &device.ring {
         ring.free([content.slice]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parts;
+
+    #[test]
+    fn no_part_of_a_copy_crosses_the_end_of_pinned_memory() {
+        let ends = [100, 200, 400];
+        for (start, bytes, expected) in [
+            (0, 100, vec![(0, 100)]),
+            (100, 100, vec![(0, 100)]),
+            (150, 20, vec![(0, 20)]),
+            (90, 20, vec![(0, 10), (10, 10)]),
+            (50, 500, vec![(0, 50), (50, 100), (150, 200), (350, 150)]),
+            (500, 7, vec![(0, 7)]),
+        ] {
+            assert_eq!(parts(start, bytes, &ends), expected, "{start}, {bytes}");
+        }
+        assert_eq!(parts(8, 9, &[]), [(0, 9)]);
     }
 }

@@ -1,6 +1,7 @@
 use std::os::fd::BorrowedFd;
 
 use tensortap_abi::SMALL_PAYLOAD_ALIGN;
+use tensortap_format::PayloadPlace;
 
 use super::{
     Extent, MAX_WRITE_BYTES, PayloadError, PayloadWriter, Window, pieces, write_all_at, write_mapped,
@@ -26,11 +27,11 @@ impl PayloadWriter for BufferedWriter {
     fn put(
         &mut self,
         memory: &dyn RegionMemory,
-        file: BorrowedFd<'_>,
+        to: PayloadPlace<'_>,
         from: Extent,
-        at: u64,
     ) -> Result<(), PayloadError> {
-        if !from.is_large() {
+        let PayloadPlace { number, file, offset: at } = to;
+        if !from.is_large() && number == 0 {
             return self.put_small(memory, file, from, at);
         }
         for (start, len) in pieces(from.bytes) {
@@ -45,16 +46,16 @@ impl PayloadWriter for BufferedWriter {
         Ok(())
     }
 
-    fn put_bytes(&mut self, file: BorrowedFd<'_>, bytes: &[u8], at: u64) -> Result<(), PayloadError> {
+    fn put_bytes(&mut self, to: PayloadPlace<'_>, bytes: &[u8]) -> Result<(), PayloadError> {
         for (start, piece) in (0u64..).step_by(MAX_WRITE_BYTES).zip(bytes.chunks(MAX_WRITE_BYTES)) {
-            write_all_at(file, piece, at + start)?;
+            write_all_at(to.file, piece, to.offset + start)?;
         }
         Ok(())
     }
 
-    fn flush(&mut self, file: BorrowedFd<'_>) -> Result<(), PayloadError> {
+    fn flush(&mut self, first: BorrowedFd<'_>) -> Result<(), PayloadError> {
         let StagingBuffer { bytes, at } = &mut self.staged;
-        write_all_at(file, bytes, *at)?;
+        write_all_at(first, bytes, *at)?;
         bytes.clear();
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::{
 
 use rustix::fs::{Mode, OFlags, open};
 use tensortap_abi::LARGE_PAYLOAD_ALIGN;
+use tensortap_format::PayloadPlace;
 
 use super::{BufferedWriter, Extent, PayloadError, PayloadWriter, pieces, write_all_at, write_mapped};
 use crate::RegionMemory;
@@ -16,16 +17,17 @@ const BLOCK: u64 = LARGE_PAYLOAD_ALIGN;
 /// the file system does not support direct I/O, everything goes through the page cache.
 #[derive(Debug)]
 pub(crate) struct DirectWriter {
-    /// Payloads before this file offset go through the page cache.
+    /// Payloads before this offset in the first file go through the page cache.
     first: u64,
     buffered: BufferedWriter,
-    target: Target,
+    /// Each payload file, by number.
+    targets: Vec<Target>,
     scratch: Vec<u8>,
 }
 
 #[derive(Debug, Default)]
 enum Target {
-    /// No file was passed yet.
+    /// The file was not passed yet.
     #[default]
     Unknown,
     /// The same file, opened for direct I/O.
@@ -38,14 +40,14 @@ impl PayloadWriter for DirectWriter {
     fn put(
         &mut self,
         memory: &dyn RegionMemory,
-        file: BorrowedFd<'_>,
+        to: PayloadPlace<'_>,
         from: Extent,
-        at: u64,
     ) -> Result<(), PayloadError> {
+        let at = to.offset;
         let aligned = from.offset.is_multiple_of(BLOCK) && at.is_multiple_of(BLOCK);
-        let direct =
-            if from.is_large() && aligned && at >= self.first { from.bytes / BLOCK * BLOCK } else { 0 };
-        let written = if direct > 0 { self.put_blocks(memory, file, from, direct, at)? } else { 0 };
+        let is_late = to.number > 0 || at >= self.first;
+        let direct = if from.is_large() && aligned && is_late { from.bytes / BLOCK * BLOCK } else { 0 };
+        let written = if direct > 0 { self.put_blocks(memory, to, from, direct)? } else { 0 };
         if written == from.bytes {
             return Ok(());
         }
@@ -56,15 +58,16 @@ impl PayloadWriter for DirectWriter {
             run_bytes: 0,
             ..from
         };
-        self.buffered.put(memory, file, if written == 0 { from } else { rest }, at + written)
+        let to = PayloadPlace { offset: at + written, ..to };
+        self.buffered.put(memory, to, if written == 0 { from } else { rest })
     }
 
-    fn put_bytes(&mut self, file: BorrowedFd<'_>, bytes: &[u8], at: u64) -> Result<(), PayloadError> {
-        self.buffered.put_bytes(file, bytes, at)
+    fn put_bytes(&mut self, to: PayloadPlace<'_>, bytes: &[u8]) -> Result<(), PayloadError> {
+        self.buffered.put_bytes(to, bytes)
     }
 
-    fn flush(&mut self, file: BorrowedFd<'_>) -> Result<(), PayloadError> {
-        self.buffered.flush(file)
+    fn flush(&mut self, first: BorrowedFd<'_>) -> Result<(), PayloadError> {
+        self.buffered.flush(first)
     }
 
     fn discard(&mut self) {
@@ -73,10 +76,10 @@ impl PayloadWriter for DirectWriter {
 }
 
 impl DirectWriter {
-    /// Uses direct I/O from this file offset on.
+    /// Uses direct I/O from this offset in the first file on, and for all of the other files.
     pub(crate) fn from_offset(first: u64) -> DirectWriter {
-        let (buffered, target, scratch) = Default::default();
-        DirectWriter { first, buffered, target, scratch }
+        let (buffered, targets, scratch) = Default::default();
+        DirectWriter { first, buffered, targets, scratch }
     }
 
     /// Writes whole blocks. Returns the number of bytes: all, or none if the file system does not support
@@ -84,15 +87,19 @@ impl DirectWriter {
     fn put_blocks(
         &mut self,
         memory: &dyn RegionMemory,
-        file: BorrowedFd<'_>,
+        to: PayloadPlace<'_>,
         from: Extent,
         bytes: u64,
-        at: u64,
     ) -> Result<u64, PayloadError> {
-        if matches!(self.target, Target::Unknown) {
-            self.target = Target::open(file);
+        let PayloadPlace { number, file, offset: at } = to;
+        if self.targets.len() <= number {
+            self.targets.resize_with(number + 1, Target::default);
         }
-        let Target::Open(direct) = &self.target else { return Ok(0) };
+        let target = &mut self.targets[number];
+        if matches!(target, Target::Unknown) {
+            *target = Target::open(file);
+        }
+        let Target::Open(direct) = &*target else { return Ok(0) };
         let direct = direct.as_fd();
         let scratch = &mut self.scratch;
         let written = pieces(bytes).try_for_each(|(start, len)| {
@@ -101,7 +108,7 @@ impl DirectWriter {
         match written {
             Ok(()) => Ok(bytes),
             Err(PayloadError::File(error)) if error.kind() == io::ErrorKind::InvalidInput => {
-                self.target = Target::Refused;
+                *target = Target::Refused;
                 Ok(0)
             }
             Err(error) => Err(error),

@@ -1,4 +1,4 @@
-//! Several threads that write large payloads, each at its own offset in the file.
+//! Several threads that write large payloads, each at its own place in the payload files.
 //!
 //! The collector reserves ranges and hands them out. [`PayloadWriter::flush`], which precedes every index
 //! entry, returns when all of them are written. Payload, index and acknowledgment therefore keep their
@@ -13,6 +13,8 @@ use std::{
     thread::{Builder, JoinHandle},
 };
 
+use tensortap_format::PayloadPlace;
+
 use super::{Extent, PayloadError, PayloadPath, PayloadWriter, pieces};
 use crate::{RegionMemory, memory::SharedRegion};
 
@@ -22,8 +24,8 @@ pub(crate) struct ParallelWriter {
     own: Box<dyn PayloadWriter + Send>,
     pool: Arc<Pool>,
     others: Vec<JoinHandle<()>>,
-    /// The file of the last call, for the other threads; until the next flush.
-    file: Option<Arc<OwnedFd>>,
+    /// The files of the last calls by number, for the other threads; until the next flush.
+    files: Vec<Option<Arc<OwnedFd>>>,
 }
 
 /// State shared by the threads.
@@ -40,13 +42,15 @@ struct Pool {
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
-    running: usize,
+    /// Numbers of the files to which running jobs write.
+    running: Vec<usize>,
     failed: Option<PayloadError>,
     closed: bool,
 }
 
-/// A piece of a payload, and its file offset.
+/// A piece of a payload, and its place.
 struct Job {
+    number: usize,
     file: Arc<OwnedFd>,
     from: Extent,
     at: u64,
@@ -62,7 +66,7 @@ impl ParallelWriter {
         let pool =
             Arc::new(Pool { memory, queue: Mutex::default(), work: Condvar::new(), done: Condvar::new() });
         // If a thread cannot be started, dropping this value ends the others.
-        let mut started = ParallelWriter { own: path.writer(), pool, others: Vec::new(), file: None };
+        let mut started = ParallelWriter { own: path.writer(), pool, others: Vec::new(), files: Vec::new() };
         for number in 1..writers {
             let (pool, mut writer) = (started.pool.clone(), path.writer());
             let named = Builder::new().name(format!("tt-writer-{number}"));
@@ -72,12 +76,16 @@ impl ParallelWriter {
     }
 
     /// The file in a form that other threads can hold.
-    fn shared(&mut self, file: BorrowedFd<'_>) -> io::Result<Arc<OwnedFd>> {
-        if let Some(shared) = &self.file {
+    fn shared(&mut self, to: PayloadPlace<'_>) -> io::Result<Arc<OwnedFd>> {
+        if self.files.len() <= to.number {
+            self.files.resize(to.number + 1, None);
+        }
+        let held = &mut self.files[to.number];
+        if let Some(shared) = held {
             return Ok(shared.clone());
         }
-        let shared = Arc::new(file.try_clone_to_owned()?);
-        Ok(self.file.insert(shared).clone())
+        let shared = Arc::new(to.file.try_clone_to_owned()?);
+        Ok(held.insert(shared).clone())
     }
 }
 
@@ -85,18 +93,17 @@ impl PayloadWriter for ParallelWriter {
     fn put(
         &mut self,
         memory: &dyn RegionMemory,
-        file: BorrowedFd<'_>,
+        to: PayloadPlace<'_>,
         from: Extent,
-        at: u64,
     ) -> Result<(), PayloadError> {
         if !from.is_large() {
-            return self.own.put(memory, file, from, at);
+            return self.own.put(memory, to, from);
         }
-        let file = self.shared(file)?;
+        let (number, file) = (to.number, self.shared(to)?);
         let job = |(start, len): (u64, usize)| {
             let (position, offset, bytes) = (from.position + start, from.offset + start, len as u64);
             let piece = Extent { lane: from.lane, position, offset, bytes, run_bytes: bytes };
-            Job { file: file.clone(), from: piece, at: at + start }
+            Job { number, file: file.clone(), from: piece, at: to.offset + start }
         };
         let mut queue = self.pool.lock();
         // After an error the next flush fails, so further jobs are useless until then.
@@ -107,14 +114,14 @@ impl PayloadWriter for ParallelWriter {
         Ok(())
     }
 
-    fn put_bytes(&mut self, file: BorrowedFd<'_>, bytes: &[u8], at: u64) -> Result<(), PayloadError> {
-        self.own.put_bytes(file, bytes, at)
+    fn put_bytes(&mut self, to: PayloadPlace<'_>, bytes: &[u8]) -> Result<(), PayloadError> {
+        self.own.put_bytes(to, bytes)
     }
 
-    fn flush(&mut self, file: BorrowedFd<'_>) -> Result<(), PayloadError> {
-        let own = self.own.flush(file);
+    fn flush(&mut self, first: BorrowedFd<'_>) -> Result<(), PayloadError> {
+        let own = self.own.flush(first);
         let others = self.pool.finish(&mut *self.own);
-        self.file = None;
+        self.files.clear();
         own.and(others)
     }
 
@@ -122,7 +129,7 @@ impl PayloadWriter for ParallelWriter {
         self.pool.lock().jobs.clear();
         // Wait for open jobs: nothing may write to the file afterwards. Their errors no longer matter.
         let _ = self.pool.finish(&mut *self.own);
-        self.file = None;
+        self.files.clear();
         self.own.discard();
     }
 }
@@ -162,24 +169,27 @@ impl Pool {
             drop(queue);
             self.run(job, own);
         }
-        let ended = self.done.wait_while(self.lock(), |queue| queue.running > 0);
+        let ended = self.done.wait_while(self.lock(), |queue| !queue.running.is_empty());
         ended.unwrap_or_else(PoisonError::into_inner).failed.take().map_or(Ok(()), Err)
     }
 
     fn run(&self, job: Job, writer: &mut (dyn PayloadWriter + Send)) {
-        let mut running =
-            RunningJob { pool: self, ended: Err(io::Error::other("a writing thread panicked").into()) };
-        let Job { file, from, at } = job;
-        let put = writer.put(&*self.memory, file.as_fd(), from, at);
+        let Job { number, file, from, at } = job;
+        let ended = Err(io::Error::other("a writing thread panicked").into());
+        let mut running = RunningJob { pool: self, number, ended };
+        let put = writer.put(&*self.memory, PayloadPlace { number, file: file.as_fd(), offset: at }, from);
         // The last piece of a payload may be small, and would otherwise stay staged.
         running.ended = put.and_then(|()| writer.flush(file.as_fd()));
     }
 }
 
 impl Queue {
+    /// The next job. One for a file to which no thread writes comes first, because threads that write to the same
+    /// file wait for each other.
     fn take(&mut self) -> Option<Job> {
-        let job = self.jobs.pop_front()?;
-        self.running += 1;
+        let idle = self.jobs.iter().position(|job| !self.running.contains(&job.number));
+        let job = self.jobs.remove(idle.unwrap_or(0))?;
+        self.running.push(job.number);
         Some(job)
     }
 }
@@ -188,18 +198,21 @@ impl Queue {
 /// waits forever.
 struct RunningJob<'p> {
     pool: &'p Pool,
+    number: usize,
     ended: Result<(), PayloadError>,
 }
 
 impl Drop for RunningJob<'_> {
     fn drop(&mut self) {
         let mut queue = self.pool.lock();
-        queue.running -= 1;
+        if let Some(place) = queue.running.iter().position(|number| *number == self.number) {
+            queue.running.swap_remove(place);
+        }
         if let Err(error) = std::mem::replace(&mut self.ended, Ok(())) {
             queue.failed.get_or_insert(error);
             queue.jobs.clear();
         }
-        if queue.running == 0 {
+        if queue.running.is_empty() {
             self.pool.done.notify_all();
         }
     }

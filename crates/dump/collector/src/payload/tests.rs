@@ -60,6 +60,10 @@ impl Target {
         at
     }
 
+    fn place(&self, at: u64) -> PayloadPlace<'_> {
+        PayloadPlace { number: 0, file: self.file.as_fd(), offset: at }
+    }
+
     fn assert_holds(&self, memory: &TestMemory, extent: Extent, at: u64) {
         let mut written = vec![0; usize::try_from(extent.bytes).unwrap()];
         self.file.read_exact_at(&mut written, at).unwrap();
@@ -87,6 +91,7 @@ proptest! {
         path in prop::sample::select(&PayloadPath::ALL),
         writers in 1_usize..4,
         skipped in any::<u32>(),
+        files in 1_usize..4,
     ) {
         let memory = Arc::new(memory(mapped));
         let shared: SharedRegion = memory.clone();
@@ -94,21 +99,23 @@ proptest! {
             Some(first) if writers == 1 => Box::new(DirectWriter::from_offset(first)),
             _ => path.writer_with(writers, &shared).unwrap(),
         };
-        let mut target = Target::new();
+        let mut targets: Vec<Target> = (0..files).map(|_| Target::new()).collect();
         let mut placed = Vec::new();
         for lane in 0..2 {
             for (index, extent) in lay_out(lane, &sizes).into_iter().enumerate() {
                 // Known content is skipped, so that neighbors in the arena are not neighbors in the file.
                 if skipped >> (index % 32) & 1 == 0 {
-                    let at = target.reserve(extent.bytes);
-                    writer.put(&*memory, target.file.as_fd(), extent, at).unwrap();
-                    placed.push((extent, at));
+                    let number = if extent.is_large() { index % files } else { 0 };
+                    let at = targets[number].reserve(extent.bytes);
+                    let place = PayloadPlace { number, ..targets[number].place(at) };
+                    writer.put(&*memory, place, extent).unwrap();
+                    placed.push((extent, number, at));
                 }
             }
         }
-        writer.flush(target.file.as_fd()).unwrap();
-        for (extent, at) in placed {
-            target.assert_holds(&memory, extent, at);
+        writer.flush(targets[0].file.as_fd()).unwrap();
+        for (extent, number, at) in placed {
+            targets[number].assert_holds(&memory, extent, at);
         }
     }
 }
@@ -121,7 +128,7 @@ fn neighboring_small_payloads_are_read_and_written_at_once() {
     let before = memory.copies();
     for &extent in &extents {
         let at = target.reserve(extent.bytes);
-        writer.put(&memory, target.file.as_fd(), extent, at).unwrap();
+        writer.put(&memory, target.place(at), extent).unwrap();
     }
     assert_eq!(memory.copies() - before, 1);
     assert_eq!(target.file.metadata().unwrap().len(), 0, "nothing is written before the flush");
@@ -138,7 +145,7 @@ fn padding_between_staged_payloads_is_zero_and_nothing_else_is_touched() {
     target.file.write_all_at(&[0x5a; 1024], 0).unwrap();
     for extent in lay_out(0, &[10, 20]) {
         let at = target.reserve(extent.bytes);
-        writer.put(&memory, target.file.as_fd(), extent, at).unwrap();
+        writer.put(&memory, target.place(at), extent).unwrap();
     }
     writer.flush(target.file.as_fd()).unwrap();
     let mut bytes = Vec::new();
@@ -178,7 +185,7 @@ fn discarded_bytes_never_reach_the_file() {
     let memory = Arc::new(memory(true));
     for mut writer in ways(&memory) {
         let target = Target::new();
-        writer.put(&*memory, target.file.as_fd(), lay_out(0, &[64])[0], 0).unwrap();
+        writer.put(&*memory, target.place(0), lay_out(0, &[64])[0]).unwrap();
         writer.discard();
         writer.flush(target.file.as_fd()).unwrap();
         assert_eq!(target.file.metadata().unwrap().len(), 0);
@@ -191,7 +198,7 @@ fn nothing_is_written_after_a_discard_by_any_thread() {
     for mut writer in ways(&memory) {
         let target = Target::new();
         for (place, extent) in (0_u64..).zip(lay_out(0, &[1 << 20, 1 << 20, 1 << 20])) {
-            writer.put(&*memory, target.file.as_fd(), extent, place << 20).unwrap();
+            writer.put(&*memory, target.place(place << 20), extent).unwrap();
         }
         writer.discard();
         target.file.set_len(0).unwrap();
@@ -212,7 +219,8 @@ fn a_full_disk_is_an_error_of_the_file() {
                 [(SMALL_PAYLOAD_ALIGN, 1), (1 << 20, 1), (SMALL_PAYLOAD_ALIGN, 3), (3 << 20, 3)]
             {
                 let mut writer = path.writer_with(writers, &shared).unwrap();
-                let put = writer.put(&*memory, full.as_fd(), lay_out(0, &[bytes])[0], 0);
+                let place = PayloadPlace { number: 0, file: full.as_fd(), offset: 0 };
+                let put = writer.put(&*memory, place, lay_out(0, &[bytes])[0]);
                 let error = put.and_then(|()| writer.flush(full.as_fd())).unwrap_err();
                 assert!(
                     matches!(&error, PayloadError::File(error) if error.kind() == io::ErrorKind::StorageFull),

@@ -1,10 +1,10 @@
 //! A device that continues to record when its dump must be closed.
 
-use std::{ops::Range, os::fd::BorrowedFd, time::Duration};
+use std::{ops::Range, time::Duration};
 
 use tensortap_abi::TaskRecord;
 use tensortap_collector::Sink;
-use tensortap_format::{DumpWriter, Footer, FormatError, IndexRecord, Totals, WriterOptions};
+use tensortap_format::{DumpWriter, Footer, FormatError, IndexRecord, PayloadPlace, Totals, WriterOptions};
 use tensortap_recorder::{DropReason, HostLink, LaneRecorder, Memory, Outcome, Region};
 
 use crate::rig::{GEOMETRY, Rig, finish};
@@ -55,8 +55,8 @@ impl Sink for FeedingSink {
         Sink::cancel(&mut self.writer, offset);
     }
 
-    fn payload_file(&mut self) -> Result<BorrowedFd<'_>, FormatError> {
-        Sink::payload_file(&mut self.writer)
+    fn payload_place(&mut self, position: u64) -> Result<PayloadPlace<'_>, FormatError> {
+        self.writer.payload_place(position)
     }
 
     fn append(&mut self, thread: u32, seqs: Range<u64>, records: &[IndexRecord]) -> Result<(), FormatError> {

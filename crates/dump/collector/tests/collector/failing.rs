@@ -5,13 +5,15 @@ use std::{
     io,
     mem::offset_of,
     ops::Range,
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::AsFd,
     sync::{Arc, Mutex},
 };
 
 use tensortap_abi::{DumpBufferState, DumpSetupHeader};
 use tensortap_collector::Sink;
-use tensortap_format::{DumpWriter, Footer, FormatError, IndexRecord, Status, Totals, WriterOptions};
+use tensortap_format::{
+    DumpWriter, Footer, FormatError, IndexRecord, PayloadPlace, Status, Totals, WriterOptions,
+};
 
 use crate::{
     RegionMemory,
@@ -63,11 +65,12 @@ impl Sink for FailingSink {
         self.writer.cancel(offset);
     }
 
-    fn payload_file(&mut self) -> Result<BorrowedFd<'_>, FormatError> {
+    fn payload_place(&mut self, position: u64) -> Result<PayloadPlace<'_>, FormatError> {
+        let place = self.writer.payload_place(position)?;
         if self.is_due(Fault::Payload) {
-            Ok(self.full.as_fd())
+            Ok(PayloadPlace { file: self.full.as_fd(), ..place })
         } else {
-            Ok(self.writer.payload_file()?.as_fd())
+            Ok(place)
         }
     }
 
@@ -165,12 +168,12 @@ impl Sink for WitnessSink {
         self.writer.cancel(offset);
     }
 
-    fn payload_file(&mut self) -> Result<BorrowedFd<'_>, FormatError> {
-        Ok(self.writer.payload_file()?.as_fd())
+    fn payload_place(&mut self, position: u64) -> Result<PayloadPlace<'_>, FormatError> {
+        self.writer.payload_place(position)
     }
 
     fn append(&mut self, lane: u32, seqs: Range<u64>, records: &[IndexRecord]) -> Result<(), FormatError> {
-        let written = self.writer.payload_path().metadata().unwrap().len();
+        let written = self.writer.payload_path(0).metadata().unwrap().len();
         assert_eq!(written, 3000, "payloads come before their records");
         self.see("append");
         self.writer.append(lane, seqs, records)

@@ -10,7 +10,7 @@ use tensortap_abi::{
     DType, DumpBufferState, DumpCollect, DumpGeometry, DumpLevel, DumpPolicy, DumpStage, EdgeCause,
     KernelArg, Role, StepRecord, StringRecord, TaskRecord, TensorDesc,
 };
-use tensortap_collector::{Collector, Summary};
+use tensortap_collector::{ArenaGrowth, ArenaUse, Collector, Summary};
 use tensortap_format::{Dump, DumpWriter, PayloadState, Status};
 use tensortap_recorder::{
     EdgeCapture, HostLink, KernelDefinition, LaneRecorder, Memory, Outcome, Region, ScalarCapture,
@@ -133,6 +133,49 @@ fn every_payload_of_a_blocked_device_arrives() {
         assert_eq!(summary.lanes[0].acknowledged, summary.lanes[0].committed_records);
         assert!(summary.held_up_ns > 0 && summary.held_up_max_ns == summary.held_up_ns);
         assert!(rig.dump().records().all(|record| record.unwrap().func_ids().eq([3, 4])));
+    }
+}
+
+#[test]
+fn arenas_grow_while_the_device_waits_as_far_as_the_budget_allows() {
+    const KIB: u64 = 1 << 10;
+    let pauses = |start: u64, budget: u64| {
+        let geometry = DumpGeometry { lanes: 1, buffers: 64, records: 64, arena_bytes: 1 << 20 };
+        let mut rig = Rig::new(geometry, true);
+        rig.options.arena = ArenaGrowth { start, budget };
+        rig.set_up();
+        let contents: Vec<_> = (0..200).map(|seed| content(seed, 8192)).collect();
+        let (summary, pauses) = record(&rig, |recorder| {
+            for (task, bytes) in (0u64..).zip(&contents) {
+                let desc = place(&rig, bytes, DType::UInt8, &[8192], &[1]);
+                assert_eq!(recorder.tensor(&capture(task, 0, &desc)), Outcome::Recorded);
+            }
+        });
+        assert!(payloads(&rig.verified()) == contents);
+        (summary.arena, pauses)
+    };
+    let arena_use =
+        |largest_bytes, grown_bytes, wanted_more| ArenaUse { largest_bytes, grown_bytes, wanted_more };
+    let (fixed, all) = (pauses(64 * KIB, 0), pauses(0, 0));
+    assert_eq!(fixed.0, arena_use(64 * KIB, 0, true));
+    assert_eq!(all.0, arena_use(0, 0, false), "nothing to grow");
+    let grown = pauses(64 * KIB, 1 << 30);
+    assert_eq!(grown.0, arena_use(1024 * KIB, 960 * KIB, false), "all of the arena");
+    let short = pauses(64 * KIB, 100 * KIB + 1);
+    assert_eq!(short.0, arena_use(164 * KIB, 100 * KIB, true));
+    assert!(
+        fixed.1 > short.1 && short.1 > grown.1 && grown.1 > all.1,
+        "{fixed:?} {short:?} {grown:?} {all:?}"
+    );
+}
+
+#[test]
+fn a_start_that_is_no_part_of_the_arena_is_rejected() {
+    for start in [4095, GEOMETRY.arena_bytes + 4096] {
+        let mut rig = Rig::new(GEOMETRY, true);
+        rig.options.arena = ArenaGrowth { start, budget: 0 };
+        let writer = rig.writer(tensortap_format::WriterOptions::default());
+        assert!(Collector::new(rig.memory.clone(), writer, &rig.options, rig.listener()).is_err(), "{start}");
     }
 }
 

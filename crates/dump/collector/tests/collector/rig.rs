@@ -51,7 +51,8 @@ impl Rig {
     }
 
     pub fn set_up(&self) {
-        let setup = setup_bytes(self.options.geometry, &self.setup).unwrap();
+        let mut setup = setup_bytes(self.options.geometry, &self.setup).unwrap();
+        setup.state.arena_limit = self.options.arena.start;
         setup.try_write(|offset, bytes| self.memory.write(offset, bytes)).unwrap();
     }
 

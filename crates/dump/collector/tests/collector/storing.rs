@@ -9,7 +9,7 @@ use tensortap_abi::{
     TensorStats, UncapturedReason, UncapturedRecord,
 };
 use tensortap_collector::PayloadPath;
-use tensortap_format::{PayloadState, Status, WriterOptions};
+use tensortap_format::{PayloadState, Status, WriterOptions, split_position};
 use zerocopy::IntoBytes;
 
 use crate::{
@@ -48,6 +48,37 @@ fn payloads_in_the_file_equal_those_in_the_arena() {
         assert_eq!(summary.lanes[1].acknowledged, 500);
         assert!(rig.heard().is_empty(), "{:?}", rig.heard());
     }
+}
+
+#[test]
+fn equal_content_is_stored_once_over_all_files() {
+    let mut rig = Rig::new(DumpGeometry { arena_bytes: 1 << 20, ..GEOMETRY }, true);
+    rig.options.files = 3;
+    let (mut collector, mut devices) = (rig.collector(), [rig.lane(0), rig.lane(1)]);
+    // Five contents, each recorded by both lanes and twice by each, and a small one after each of them.
+    for round in 0..2 {
+        for seed in 0..5 {
+            for device in &mut devices {
+                for (arg, bytes) in [(0, content(seed, 70_000)), (1, content(seed, 300))] {
+                    while !device.tensor(round * 10 + seed, arg, &bytes) {
+                        collector.step().unwrap();
+                    }
+                }
+            }
+        }
+    }
+    let summary = finish(collector);
+    assert_eq!((summary.counters.tensors, summary.counters.bytes_written), (40, 5 * 70_300));
+    let dump = rig.verified();
+    let mut places = std::collections::HashMap::new();
+    for record in dump.records().map(Result::unwrap) {
+        let bytes = dump.payload(&record).unwrap();
+        assert!(bytes == content(record.task_id % 10, if record.arg_index == 0 { 70_000 } else { 300 }));
+        assert_eq!(*places.entry(bytes).or_insert(record.bin_offset), record.bin_offset, "{record}");
+    }
+    let files: std::collections::BTreeSet<usize> =
+        places.values().map(|position| split_position(*position).0).collect();
+    assert_eq!((places.len(), files), (10, [0, 1, 2].into()));
 }
 
 proptest! {

@@ -3,7 +3,6 @@
 use std::{
     mem::offset_of,
     ops::Range,
-    os::fd::{AsFd, BorrowedFd},
     sync::{
         Arc,
         mpsc::{Receiver, channel},
@@ -20,7 +19,8 @@ use tensortap_collector::{
     Collection, Collector, CollectorOptions, DeviceRegion, PayloadPath, RegionMemory, RunEnd, Sink, Summary,
 };
 use tensortap_format::{
-    Dump, DumpWriter, Footer, FormatError, IndexRecord, RunInfo, Status, Totals, WriterOptions, verify,
+    Dump, DumpWriter, Footer, FormatError, IndexRecord, PayloadPlace, RunInfo, Status, Totals, WriterOptions,
+    split_position, verify,
 };
 use tensortap_platform::{Device, DeviceEvent, DeviceLink, DeviceMode, DeviceOptions, DeviceProgram, find};
 use tensortap_recorder::{
@@ -140,7 +140,7 @@ fn region_of(device: &dyn Device, base: u64, run_id: u64) -> DeviceRegion {
 fn run(device: &mut dyn Device, base: u64, run_id: u64, path: PayloadPath, dir: &TempDir) -> Summary {
     let region = region_of(device, base, run_id);
     let mut options = CollectorOptions::new(GEOMETRY, run_id, region.device_memory());
-    options.writers = 3;
+    (options.writers, options.files) = (3, if run_id == 1 { 1 } else { 3 });
     options.payload_path = path;
     let writer = DumpWriter::create(dir.path(), &RunInfo::default()).unwrap();
     let listener = Box::new(|event: tensortap_collector::CollectEvent<'_>| panic!("{event:?}"));
@@ -162,7 +162,9 @@ fn what_three_device_threads_record_arrives_on_every_platform_run_after_run() {
     for platform in ["a2a3sim", "a5sim"] {
         let mut device = open(platform);
         let base = device.allocate(GEOMETRY.bytes() + (3 << 20), 4096, "dump region").unwrap();
-        for (run_id, path) in [(1, PayloadPath::Buffered), (2, PayloadPath::Direct)] {
+        for (run_id, path) in
+            [(1, PayloadPath::Buffered), (2, PayloadPath::Direct), (3, PayloadPath::Buffered)]
+        {
             let dir = TempDir::new().unwrap();
             let summary = run(&mut *device, base, run_id, path, &dir);
             assert_eq!(
@@ -174,9 +176,10 @@ fn what_three_device_threads_record_arrives_on_every_platform_run_after_run() {
             let dump = Dump::open(dir.path()).unwrap();
             let verdict = verify(&dump).unwrap();
             assert!(verdict.is_ok(), "{platform}: {:?}", verdict.problems);
-            let mut next = [0; 3];
+            let (mut next, mut in_files) = ([0; 3], [0; 3]);
             for record in dump.records() {
                 let record = record.unwrap();
+                in_files[split_position(record.bin_offset).0] += 1;
                 let index = &mut next[record.thread as usize];
                 assert_eq!(record.task_id, u64::from(record.thread) << 32 | *index, "{platform}");
                 let expected = content(record.task_id, bytes_of(*index));
@@ -184,6 +187,7 @@ fn what_three_device_threads_record_arrives_on_every_platform_run_after_run() {
                 *index += 1;
             }
             assert_eq!(next, [TASKS_PER_THREAD; 3], "{platform}");
+            assert_eq!(in_files.iter().all(|records| *records > 0), run_id > 1, "{platform}: {in_files:?}");
         }
     }
 }
@@ -203,8 +207,8 @@ impl Sink for SlowSink {
         self.writer.cancel(offset);
     }
 
-    fn payload_file(&mut self) -> Result<BorrowedFd<'_>, FormatError> {
-        Ok(self.writer.payload_file()?.as_fd())
+    fn payload_place(&mut self, position: u64) -> Result<PayloadPlace<'_>, FormatError> {
+        self.writer.payload_place(position)
     }
 
     fn append(&mut self, thread: u32, seqs: Range<u64>, records: &[IndexRecord]) -> Result<(), FormatError> {
@@ -307,7 +311,7 @@ fn a_collector_that_panics_releases_the_device() {
         fn cancel(&mut self, offset: u64) {
             panic!("nothing was reserved: {offset}")
         }
-        fn payload_file(&mut self) -> Result<BorrowedFd<'_>, FormatError> {
+        fn payload_place(&mut self, _: u64) -> Result<PayloadPlace<'_>, FormatError> {
             unreachable!()
         }
         fn append(&mut self, _: u32, _: Range<u64>, _: &[IndexRecord]) -> Result<(), FormatError> {

@@ -16,6 +16,7 @@ use crate::{
     index::{Index, ReadAhead, read_up_to},
     join::{Definitions, TaskTable},
     layout::MAX_ARGUMENT_BYTES,
+    payload_files::PayloadLimits,
     survey::Survey,
 };
 
@@ -115,7 +116,7 @@ impl IndexRecords {
         }
     }
 
-    pub(crate) fn tasks(&self, payload_limit: u64, watch: &dyn Fn()) -> Result<Tasks, FormatError> {
+    pub(crate) fn tasks(&self, limits: &PayloadLimits, watch: &dyn Fn()) -> Result<Tasks, FormatError> {
         let mut assembler = Assembler::default();
         let mut threads = Threads::default();
         let mut next = 0;
@@ -124,9 +125,7 @@ impl IndexRecords {
             let thread = threads.see(lane, record, &self.definitions);
             if let Some(mut part) = TaskPart::of(next, thread, record, |task_id| self.step_of(task_id)) {
                 if let TaskPart::Argument(argument) = &mut part
-                    && record
-                        .stored_range()
-                        .is_some_and(|(at, bytes)| bytes > 0 && at.saturating_add(bytes) > payload_limit)
+                    && record.stored_range().is_some_and(|(at, bytes)| limits.cut(at, bytes))
                 {
                     argument.payload = PayloadState::Missing;
                 }

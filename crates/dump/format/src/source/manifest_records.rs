@@ -11,6 +11,7 @@ use crate::{
     PayloadState, Record, RunInfo, TaskFacts, TaskKey, TaskPart, Tasks, Totals, UncapturedArgument,
     join::{Definitions, TaskTable},
     layout::MAX_ARGUMENT_BYTES,
+    payload_files::PayloadLimits,
 };
 
 /// Number of records between two calls of the watcher.
@@ -28,6 +29,8 @@ pub(crate) struct StatedCounter {
 pub(crate) struct ManifestRecords {
     pub(crate) manifest: PathBuf,
     pub(crate) format: DumpFormat,
+    /// Whether there may be several payload files.
+    pub(crate) is_segmented: bool,
     pub(crate) info: RunInfo,
     pub(crate) footer: Option<Footer>,
     pub(crate) totals: Totals,
@@ -129,12 +132,9 @@ impl Table {
 }
 
 impl ManifestRecords {
-    /// End of the last stored payload in the payload file.
-    pub(crate) fn stored_end(&self) -> u64 {
-        let stored =
-            |record: &Record| matches!(record.payload, PayloadState::Stored | PayloadState::Truncated);
-        let ends = self.table.iter().filter(stored);
-        ends.map(|record| record.bin_offset.saturating_add(record.bin_size)).max().unwrap_or(0)
+    /// Whether a payload file ends before one of its payloads.
+    pub(crate) fn lacks_payloads(&self, limits: &PayloadLimits) -> bool {
+        self.table.iter().any(|record| record.within(limits).payload == PayloadState::Missing)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -149,7 +149,7 @@ impl ManifestRecords {
         usize::try_from(index).map(|place| self.table.unknown(place)).unwrap_or_default()
     }
 
-    pub(crate) fn tasks(&self, payload_limit: u64, watch: &dyn Fn()) -> Result<Tasks, FormatError> {
+    pub(crate) fn tasks(&self, limits: &PayloadLimits, watch: &dyn Fn()) -> Result<Tasks, FormatError> {
         self.check_graph()?;
         let mut assembler = Assembler::default();
         let (tasks, edges) = match &self.graph {
@@ -157,7 +157,7 @@ impl ManifestRecords {
             None => (tasks_of(self.table.iter(), self.format), &[][..]),
         };
         tasks.into_iter().for_each(|task| assembler.take(TaskPart::Task(task)));
-        for record in self.table.iter().map(|record| record.within(payload_limit)) {
+        for record in self.table.iter().map(|record| record.within(limits)) {
             if record.index % WATCHED == 0 {
                 watch();
             }

@@ -12,13 +12,15 @@ use super::{
     simpler,
 };
 use crate::{
-    Footer, FormatError, Loss, RunInfo, SCHEMA_VERSION, Status, Totals, manifest::MANIFEST_KEYS,
+    Footer, FormatError, Loss, RunInfo, SEGMENTED_SCHEMA_VERSION, Status, Totals, manifest::MANIFEST_KEYS,
     names::is_plain_file_name,
 };
 
 impl ReadManifest {
     pub(super) fn into_held(mut self, path: &Path) -> Result<ManifestRecords, FormatError> {
         let format = self.format(path)?;
+        let version = self.head.get("schema_version").and_then(Value::as_u64);
+        let is_segmented = version.is_some_and(|version| version >= SEGMENTED_SCHEMA_VERSION.into());
         self.count_stored();
         self.check_byte_order(path)?;
         let bin_file = self.bin_file(path)?;
@@ -31,6 +33,7 @@ impl ReadManifest {
         Ok(ManifestRecords {
             manifest: path.to_owned(),
             format,
+            is_segmented,
             info,
             footer: Some(footer),
             totals: self.totals,
@@ -54,7 +57,7 @@ impl ReadManifest {
             (Some(_), Some(version)) => {
                 let found =
                     version.as_u64().ok_or_else(|| bad(path, "`schema_version` is not a number".into()))?;
-                let known = SCHEMA_VERSION;
+                let known = SEGMENTED_SCHEMA_VERSION;
                 if found > u64::from(known) {
                     return Err(FormatError::SchemaVersion { path: path.to_owned(), found, known });
                 }

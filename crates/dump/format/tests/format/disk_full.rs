@@ -1,6 +1,6 @@
 //! A full disk: errors are typed, and everything written before opens.
 
-use std::{fs, os::unix::fs::FileExt, path::Path, process::Command};
+use std::{fs, path::Path, process::Command};
 
 use crate::common::*;
 use tensortap_abi::DType;
@@ -16,8 +16,8 @@ const LIMIT_BLOCKS: u32 = 64;
 fn write_until_the_disk_is_full() {
     let Some(dir) = std::env::var_os(FOLDER) else { return };
     let mut writer = DumpWriter::create(Path::new(&dir), &info()).unwrap();
-    let payload = writer.payload_file().unwrap().write_all_at(&[1; 1 << 20], 0).unwrap_err();
-    assert_eq!(payload.kind(), std::io::ErrorKind::FileTooLarge);
+    let payload = writer.write_payload(0, &[1; 1 << 20]).unwrap_err();
+    assert!(payload.is_disk_full() && payload.to_string().contains("tensor_dump.bin"), "{payload}");
     let mut records = 0;
     let error = loop {
         let scalar = IndexRecord::plain(&scalar_fields(records, 0, DType::UInt64, records));

@@ -233,9 +233,9 @@ fn a_pipe_instead_of_a_file_is_rejected_without_waiting() {
 fn a_newer_version_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let mut forgery = ForgedIndex::new("{\"dump_args\": true}");
-    forgery.bytes[8] = 4;
+    forgery.bytes[8] = 5;
     forgery.write(dir.path());
-    assert!(matches!(Dump::open(dir.path()), Err(FormatError::Version { found: 4, known: 3, .. })));
+    assert!(matches!(Dump::open(dir.path()), Err(FormatError::Version { found: 5, known: 4, .. })));
 }
 
 #[test]

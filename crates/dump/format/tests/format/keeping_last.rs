@@ -114,12 +114,11 @@ fn a_payload_that_a_kept_record_shares_with_an_old_one_stays() {
 
 #[test]
 fn a_range_that_was_reserved_and_not_indexed_yet_is_not_freed() {
-    use std::os::unix::fs::FileExt;
     let dir = tempfile::tempdir().unwrap();
     let mut scribe = scribe(dir.path(), false);
     let bytes = content(3, 90_000);
     let offset = scribe.writer.reserve(90_000);
-    scribe.writer.payload_file().unwrap().write_all_at(&bytes, offset).unwrap();
+    scribe.writer.write_payload(offset, &bytes).unwrap();
     for task in 0..100 {
         scribe.task(0, task, 300);
         scribe.writer.free_before_window().unwrap();

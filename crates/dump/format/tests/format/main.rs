@@ -13,6 +13,7 @@ mod peers;
 mod repairing;
 mod round_trip;
 mod second_generation;
+mod segments;
 mod steps;
 mod tasks;
 mod torn;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tensortap_abi::*;
 use tensortap_format::{Dump, IndexRecord, Payload, RunInfo, Status, Tail, repair, verify};
 
-const VECTORS: [&str; 2] = ["every_kind", "open"];
+const VECTORS: [&str; 3] = ["every_kind", "open", "segmented"];
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../vectors")
@@ -208,6 +208,25 @@ fn tasks(scribe: &mut TestWriter) {
     scribe.append(3, &[dispatch(7), IndexRecord::plain(&edge_fields(1, 7, 0, 0))]);
 }
 
+/// A task whose payloads are in three files.
+fn segments(scribe: &mut TestWriter) {
+    scribe.writer.spread_over(3);
+    let record = |stage, role, arg: u16, position| {
+        let bytes = content(arg.into(), 40);
+        scribe.writer.write_payload(position, &bytes).unwrap();
+        let payload = Payload::Stored { offset: position, bytes: 40 };
+        IndexRecord::tensor(&tensor_fields(2, stage, role, arg, &bytes), payload)
+    };
+    let records = [
+        IndexRecord::plain(&task_fields(2, 1, 10, 0)),
+        record(BEFORE, Role::Input, 0, 64),
+        record(BEFORE, Role::Input, 1, 1 << 44),
+        IndexRecord::plain(&task_fields(2, 1, 10, 20)),
+        record(AFTER, Role::Output, 2, (2 << 44) + 4096),
+    ];
+    scribe.append(0, &records);
+}
+
 /// Writes a vector with the real writer. `open` has no footer and no JSON files, like a dump that is still being written.
 fn write(name: &str, dir: &Path) {
     let mut scribe = TestWriter::new(dir, &run(name));
@@ -216,8 +235,12 @@ fn write(name: &str, dir: &Path) {
         scribe.task(0, 2, 12);
         return;
     }
-    scribe.append(1, &definitions());
-    tasks(&mut scribe);
+    if name == "segmented" {
+        segments(&mut scribe);
+    } else {
+        scribe.append(1, &definitions());
+        tasks(&mut scribe);
+    }
     scribe.finish(Status::Complete);
 }
 

@@ -67,17 +67,17 @@ fn a_torn_dump_of_version_2_is_repaired() {
 }
 
 #[test]
-fn versions_other_than_2_and_3_are_refused_by_number() {
+fn versions_other_than_2_to_4_are_refused_by_number() {
     let (_dir, dir) = copy_of("version_2_scene");
     let index = dir.join("tensor_dump.idx");
     let bytes = fs::read(&index).unwrap();
     fs::remove_file(dir.join("tensor_dump.json")).unwrap();
-    for version in [0_u32, 1, 4, u32::MAX] {
+    for version in [0_u32, 1, 5, u32::MAX] {
         let mut changed = bytes.clone();
         changed[8..12].copy_from_slice(&version.to_le_bytes());
         fs::write(&index, changed).unwrap();
         match Dump::open(&dir) {
-            Err(FormatError::Version { found, known: 3, .. }) => assert_eq!(found, version),
+            Err(FormatError::Version { found, known: 4, .. }) => assert_eq!(found, version),
             other => panic!("{:?}", other.map(|dump| dump.len())),
         }
     }

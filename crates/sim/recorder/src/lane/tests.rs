@@ -23,10 +23,19 @@ struct Rig {
 
 impl Rig {
     fn new() -> Rig {
-        Rig { lines: vec![CacheLine([0; 64]); usize::try_from(GEOMETRY.bytes()).unwrap() / 64] }
+        Rig::of(GEOMETRY)
+    }
+
+    fn of(geometry: DumpGeometry) -> Rig {
+        Rig { lines: vec![CacheLine([0; 64]); usize::try_from(geometry.bytes()).unwrap() / 64] }
     }
 
     fn lane(&mut self) -> (Lane<'_>, StateWords<'_>) {
+        self.limited(GEOMETRY, 0)
+    }
+
+    /// A lane whose host allows only `limit` bytes of its arena.
+    fn limited(&mut self, geometry: DumpGeometry, limit: u64) -> (Lane<'_>, StateWords<'_>) {
         let base = self.lines.as_mut_ptr().expose_provenance() as u64;
         let options = SetupOptions {
             base,
@@ -38,7 +47,9 @@ impl Rig {
             filter: DumpFilter::ALL,
             of_process: false,
         };
-        setup_bytes(GEOMETRY, &options).unwrap().write(|offset, bytes| {
+        let mut setup = setup_bytes(geometry, &options).unwrap();
+        setup.state.arena_limit = limit;
+        setup.write(|offset, bytes| {
             for (at, &byte) in (usize::try_from(offset).unwrap()..).zip(bytes) {
                 self.lines[at / 64].0[at % 64] = byte;
             }
@@ -47,17 +58,17 @@ impl Rig {
         let base = self.lines.as_mut_ptr().expose_provenance() as u64;
         #[expect(unsafe_code, reason = "the memory is at hand")]
         // SAFETY: the lines are borrowed for as long as the lane is, and nothing else uses them.
-        let memory = unsafe { Memory::new(DeviceRange { addr: base, bytes: GEOMETRY.bytes() }) };
+        let memory = unsafe { Memory::new(DeviceRange { addr: base, bytes: geometry.bytes() }) };
         let table = PartTable {
-            states: base + GEOMETRY.states_offset(),
-            queues: base + GEOMETRY.queues_offset(),
-            queue_stride: GEOMETRY.queue_bytes(),
-            buffers: base + GEOMETRY.buffers_offset(),
-            buffers_stride: u64::from(GEOMETRY.buffers) * GEOMETRY.buffer_bytes(),
-            buffer_count: GEOMETRY.buffers,
-            records: GEOMETRY.records,
-            arenas: base + GEOMETRY.arenas_offset(),
-            arena_bytes: GEOMETRY.arena_bytes,
+            states: base + geometry.states_offset(),
+            queues: base + geometry.queues_offset(),
+            queue_stride: geometry.queue_bytes(),
+            buffers: base + geometry.buffers_offset(),
+            buffers_stride: u64::from(geometry.buffers) * geometry.buffer_bytes(),
+            buffer_count: geometry.buffers,
+            records: geometry.records,
+            arenas: base + geometry.arenas_offset(),
+            arena_bytes: geometry.arena_bytes,
         };
         let parts = Parts::lease(&memory, &table, 0).unwrap();
         let state = parts.state;
@@ -181,4 +192,37 @@ fn state_words_are_at_their_layout_offsets() {
     let states = usize::try_from(GEOMETRY.states_offset()).unwrap() / 64;
     assert_eq!(rig.lines[states + 3].0[8..10], [0x34, 0x12]);
     assert_eq!(rig.lines[states + 1].0[0], 0x56);
+}
+
+#[test]
+fn a_lane_without_space_asks_for_more_of_its_arena_and_uses_what_it_gets() {
+    let geometry = DumpGeometry { lanes: 1, buffers: 2, records: 64, arena_bytes: 1 << 20 };
+    let mut rig = Rig::of(geometry);
+    let (mut lane, state) = rig.limited(geometry, 128 << 10);
+    let whole = lane.largest_whole();
+    assert_eq!((whole, lane.arena_range().bytes), (32 << 10, 128 << 10));
+    let need = Some(SpaceRequest::whole(whole, 4096));
+    let fill = |lane: &mut Lane<'_>| std::iter::from_fn(|| lane.reserve(need).ok()).count();
+    assert_eq!((fill(&mut lane), state.arena_wanted().get()), (4, 128 << 10));
+    assert_eq!(lane.check(need), Err(ReserveRefusal::NoSpace));
+    // The host allows more.
+    state.arena_limit().set(256 << 10);
+    assert_eq!(lane.check(need), Ok(()));
+    assert_eq!((fill(&mut lane), state.arena_wanted().get()), (4, 256 << 10));
+    assert_eq!((lane.arena_range().bytes, lane.largest_whole()), (256 << 10, 64 << 10));
+    // A stray write: too little, not a multiple of a page, or more than there is.
+    for (word, used) in [(8, 256 << 10), ((300 << 10) + 1, 300 << 10), (u64::MAX, 1 << 20), (0, 1 << 20)] {
+        state.arena_limit().set(word);
+        let _ = lane.check(Some(SpaceRequest::whole(1 << 20, 4096)));
+        assert_eq!(lane.arena_range().bytes, used, "{word}");
+    }
+}
+
+#[test]
+fn a_damaged_limit_leaves_a_new_holder_some_space() {
+    let geometry = DumpGeometry { lanes: 1, buffers: 2, records: 64, arena_bytes: 1 << 20 };
+    for (word, used) in [(1, 64 << 10), (4095, 64 << 10), (0, 1 << 20), (u64::MAX, 1 << 20)] {
+        let mut rig = Rig::of(geometry);
+        assert_eq!(rig.limited(geometry, word).0.arena_range().bytes, used, "{word}");
+    }
 }

@@ -231,6 +231,7 @@ pub fn throughput(row: &Throughput) -> String {
     let target = format!("{} {}", row.target_ratio, met_word(row.met));
     throughputs().row(&[
         &row.platform,
+        &row.files.to_string(),
         &byte_rate(row.plain_bytes_per_s.median),
         &byte_rate(row.dump_bytes_per_s.median),
         &significant(row.ratio.median, 3),
@@ -243,6 +244,7 @@ pub fn throughput(row: &Throughput) -> String {
 fn throughputs() -> Layout {
     let columns = [
         Column::text("PLATFORM", 8),
+        Column::number("FILES", 5),
         Column::number("PLAIN WRITE", 11),
         Column::number("DUMP", 9),
         Column::number("OF LIMIT", 8),

@@ -174,7 +174,16 @@ fn outcome(process: &ProcessEntry) -> String {
         captured => format!(", {} captured, {} written", bytes(captured), bytes(counts.bytes_written)),
     };
     let why = process.message.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-    format!("{status}, {}{content}{why}", counted(counts.records, "record"))
+    format!("{status}, {}{content}{}{why}", counted(counts.records, "record"), arena(process))
+}
+
+/// How far the arenas of a process grew, if they did.
+fn arena(process: &ProcessEntry) -> String {
+    let Some(largest) = process.arena_bytes.filter(|_| process.arena_grown_bytes > 0) else {
+        return String::new();
+    };
+    let short = if process.arena_is_short { ", all that memory allowed" } else { "" };
+    format!(", arena grown to {}{short}", bytes(largest))
 }
 
 fn total(processes: &[ProcessEntry]) -> DumpCounters {

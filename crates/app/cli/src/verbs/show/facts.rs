@@ -122,8 +122,8 @@ fn list<T: ToString>(values: &[T]) -> String {
 
 /// Where the content is stored, or why it is missing.
 fn payload(dump: &Dump, record: &Record) -> String {
-    let (offset, size) = (grouped(record.bin_offset), grouped(record.bin_size));
-    let file = dump.payload_path();
+    let (file, offset) = dump.payload_place(record);
+    let (offset, size) = (grouped(offset), grouped(record.bin_size));
     let file = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     match record.payload {
         PayloadState::Stored => format!("{size} bytes at {offset} of {}", printable(&file)),

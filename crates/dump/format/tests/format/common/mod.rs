@@ -4,7 +4,6 @@ pub mod foreign;
 
 use std::{
     fs,
-    os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
 
@@ -147,7 +146,7 @@ impl TestWriter {
     /// Stores bytes and returns the record of a tensor with that payload.
     pub fn stored(&mut self, task: u64, stage: DumpStage, role: Role, arg: u16, bytes: &[u8]) -> IndexRecord {
         let offset = self.writer.reserve(bytes.len() as u64);
-        self.writer.payload_file().unwrap().write_all_at(bytes, offset).unwrap();
+        self.writer.write_payload(offset, bytes).unwrap();
         let payload = Payload::Stored { offset, bytes: bytes.len() as u64 };
         IndexRecord::tensor(&tensor_fields(task, stage, role, arg, bytes), payload)
     }
