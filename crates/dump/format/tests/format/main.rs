@@ -12,6 +12,7 @@ mod payloads;
 mod peers;
 mod repairing;
 mod round_trip;
+mod same_facts;
 mod second_generation;
 mod steps;
 mod tasks;

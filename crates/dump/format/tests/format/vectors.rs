@@ -210,15 +210,22 @@ fn tasks(scribe: &mut TestWriter) {
 
 /// Writes a vector with the real writer. `open` has no footer and no JSON files, like a dump that is still being written.
 fn write(name: &str, dir: &Path) {
-    let mut scribe = TestWriter::new(dir, &run(name));
-    scribe.append(0, &[orchestration_arg(0)]);
-    if name == "open" {
-        scribe.task(0, 2, 12);
+    if name != "open" {
+        write_every_kind(dir).finish(Status::Complete);
         return;
     }
+    let mut scribe = TestWriter::new(dir, &run(name));
+    scribe.append(0, &[orchestration_arg(0)]);
+    scribe.task(0, 2, 12);
+}
+
+/// A dump with every kind of record that an index may have.
+pub fn write_every_kind(dir: &Path) -> TestWriter {
+    let mut scribe = TestWriter::new(dir, &run("every_kind"));
+    scribe.append(0, &[orchestration_arg(0)]);
     scribe.append(1, &definitions());
     tasks(&mut scribe);
-    scribe.finish(Status::Complete);
+    scribe
 }
 
 fn files(dir: &Path) -> Vec<(String, Vec<u8>)> {
