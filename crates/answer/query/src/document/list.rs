@@ -188,6 +188,9 @@ impl<'r, 'a> ListDocument<'r, 'a> {
                 .with_program(program, record);
             Ok::<(), E>(lines.put(out, &document)?)
         })?;
+        if !shared.iter().any(|context| context.program.is_known()) {
+            return Ok(writeln!(out, "\n  ]\n}}")?);
+        }
         write!(out, "\n  ],\n  \"without_records\": [")?;
         let mut lines = Lines::new();
         for (part, context) in self.rows.parts().iter().zip(&shared) {
@@ -206,7 +209,9 @@ impl Serialize for ListDocument<'_, '_> {
             #[serde(flatten)]
             head: Head<'h>,
             records: Records<'h>,
-            without_records: Vec<BareTask<'h>>,
+            /// Absent unless a dump is of a recorded program.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            without_records: Option<Vec<BareTask<'h>>>,
         }
         let head = Head::of(self.rows).map_err(S::Error::custom)?;
         let shared = shared_by(self.rows).map_err(S::Error::custom)?;
@@ -215,6 +220,7 @@ impl Serialize for ListDocument<'_, '_> {
             let tasks = without_records(part, context).map_err(S::Error::custom)?;
             without.extend(tasks.into_iter().map(|task| BareTask::of(part, context, task)));
         }
+        let without = shared.iter().any(|context| context.program.is_known()).then_some(without);
         Whole { head, records: Records(self.rows), without_records: without }.serialize(serializer)
     }
 }

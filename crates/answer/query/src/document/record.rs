@@ -139,6 +139,11 @@ impl ProgramContext<'_> {
         }
     }
 
+    /// Whether the dump is of a recorded program.
+    pub fn is_known(&self) -> bool {
+        self.details.is_some()
+    }
+
     /// The tasks whose records state no arguments.
     pub fn without_arguments(&self) -> impl Iterator<Item = TaskKey> {
         self.details.iter().flat_map(Details::without_arguments)

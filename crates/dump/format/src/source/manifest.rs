@@ -44,7 +44,7 @@ pub(crate) fn open_manifest(path: &Path) -> Result<ManifestRecords, FormatError>
     if let Some(mut graph) = graph {
         held.info.runtime = graph.runtime.take().unwrap_or(held.info.runtime);
         held.shared = std::mem::take(&mut graph.shared);
-        held.facts = std::mem::take(&mut graph.facts);
+        held.facts = Box::new(std::mem::take(&mut graph.facts));
         match graph.in_steps(&held.tasks.steps()) {
             Ok(graph) => held.graph = Some(graph),
             Err(reason) => {
@@ -73,7 +73,7 @@ pub(super) fn open_documents(
     let mut graph = task_graph::of_document(graph).map_err(bad)?;
     let meter = Meter::new(MAX_HEAD_BYTES);
     let mut held = read_manifest(path, Some(&mut graph), &meter, |reader| reader.deserialize(manifest))?;
-    held.facts = std::mem::take(&mut graph.facts);
+    held.facts = Box::new(std::mem::take(&mut graph.facts));
     held.graph = Some(graph.in_steps(&held.tasks.steps()).map_err(bad)?);
     Ok(held)
 }

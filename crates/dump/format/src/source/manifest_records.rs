@@ -38,7 +38,7 @@ pub(crate) struct ManifestRecords {
     /// Tasks and edges from a file next to the manifest; `None` if there is no such file.
     pub(super) graph: Option<(Vec<TaskFacts>, Vec<Edge>)>,
     /// Further facts from the same file.
-    pub(super) facts: GraphFacts,
+    pub(super) facts: Box<GraphFacts>,
     /// Arguments that share buffers, from the same file.
     pub(crate) shared: SharedBuffers,
     /// Files next to the manifest that could not be read, with the reason.

@@ -7,7 +7,6 @@ use tensortap_abi::DumpLevel;
 
 use super::{
     DumpFormat,
-    graph_facts::GraphFacts,
     manifest::{List, ReadManifest},
     manifest_records::{ManifestRecords, StatedCounter},
     simpler,
@@ -38,7 +37,7 @@ impl ReadManifest {
             stated,
             uncaptured: self.uncaptured,
             graph: None,
-            facts: GraphFacts::default(),
+            facts: Box::default(),
             shared: super::task_graph::SharedBuffers::default(),
             unreadable: Vec::new(),
             table: self.table,

@@ -314,7 +314,6 @@ impl TaskGraph {
             parent: raw.parent.map(|parent| parent.0),
             is_region: raw.region,
             thread: raw.thread,
-            ..TaskFacts::unknown(key)
         });
         Ok(())
     }

@@ -235,3 +235,102 @@ fn a_dump_of_one_task_keeps_the_facts_about_it() {
     assert_eq!(events, [(50, Some("pool"))], "only the memory of its argument");
     check_same(&to);
 }
+
+/// The problems of a dump with these events: time, freed, address, bytes, storage, pool.
+fn problems(name: &str, events: &[(u64, u8, u64, u64, u64, u32)]) -> Vec<String> {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join(name);
+    let mut scribe = TestWriter::new(&dir, &info());
+    scribe.append(0, &[IndexRecord::string(1, "pool"), IndexRecord::string(2, "blocks")]);
+    scribe.task(0, 7, 16);
+    let record = |&(at_ns, freed, address, bytes, storage, pool): &(u64, u8, u64, u64, u64, u32)| {
+        let flags = RECORD_EXTENDED;
+        let event =
+            AllocationRecord { flags, at_ns, freed, address, bytes, storage, pool, ..Default::default() };
+        IndexRecord::plain(&event)
+    };
+    scribe.append(0, &events.iter().map(record).collect::<Vec<_>>());
+    scribe.finish(Status::Complete);
+    let of_index = verify(&Dump::open(&dir).unwrap()).unwrap().problems;
+    fs::remove_file(dir.join("tensor_dump.idx")).unwrap();
+    let of_json = verify(&Dump::open(&dir).unwrap()).unwrap().problems;
+    assert_eq!(of_json, of_index, "{name}");
+    of_index.into_iter().map(|problem| problem.what).collect()
+}
+
+#[test]
+fn allocations_that_contradict_each_other_are_problems() {
+    const NEW: u8 = 0;
+    const FREE: u8 = 1;
+    let right = [
+        // Released before recording began; allocated again at the same address.
+        (1, FREE, 100, 10, 1, 0),
+        (2, NEW, 100, 10, 2, 0),
+        // Blocks of a pool in that memory, one of which is never released.
+        (3, NEW, 100, 4, 3, 2),
+        (3, NEW, 104, 4, 4, 2),
+        (4, FREE, 100, 4, 3, 2),
+        (5, NEW, 102, 2, 5, 2),
+        (6, FREE, 100, 10, 2, 0),
+        (7, NEW, 100, 20, 6, 0),
+        (8, NEW, 104, 4, 7, 2),
+        (9, NEW, 120, 0, 8, 0),
+        (9, NEW, 120, 1, 9, 0),
+        // Without a storage, anything may be allocated or released.
+        (9, NEW, 100, 20, 0, 0),
+        (9, FREE, 5, 20, 0, 0),
+    ];
+    assert_eq!(problems("right", &right), Vec::<String>::new());
+    for (name, events, expected) in [
+        (
+            "overlap",
+            vec![(1, NEW, 100, 10, 1, 1), (2, NEW, 109, 10, 2, 1)],
+            "overlaps storage 0x0000000000000001",
+        ),
+        (
+            "inside",
+            vec![(1, NEW, 100, 10, 1, 1), (2, NEW, 104, 2, 2, 1)],
+            "overlaps storage 0x0000000000000001",
+        ),
+        (
+            "in time",
+            vec![(2, NEW, 100, 10, 2, 1), (1, NEW, 100, 10, 1, 1)],
+            "allocation of storage 0x0000000000000002",
+        ),
+        ("twice", vec![(1, NEW, 100, 10, 1, 1), (2, NEW, 200, 10, 1, 1)], "was allocated before"),
+        ("freed twice", vec![(1, FREE, 100, 10, 1, 1), (2, FREE, 100, 10, 1, 1)], "was released before"),
+        ("size", vec![(1, NEW, 100, 10, 1, 1), (2, FREE, 100, 9, 1, 1)], "it has 9 bytes, but 10 bytes at"),
+        (
+            "place",
+            vec![(1, NEW, 100, 10, 1, 1), (2, FREE, 101, 10, 1, 1)],
+            "it has 10 bytes, but 10 bytes at",
+        ),
+    ] {
+        let found = problems(name, &events);
+        assert!(found.len() == 1 && found[0].contains(expected), "{name}: {found:?}");
+    }
+    // Places in the order of tasks that the dump does not have.
+    let dir = tempfile::tempdir().unwrap();
+    let mut scribe = TestWriter::new(&dir.path().join("order"), &info());
+    scribe.task(0, 7, 16);
+    let event = AllocationRecord {
+        flags: RECORD_EXTENDED,
+        storage: 1,
+        bytes: 8,
+        after_task: 7,
+        ..Default::default()
+    };
+    let others = [
+        AllocationRecord { address: 8, storage: 2, after_task: 8, ..event },
+        AllocationRecord { address: 16, storage: 3, queue: 3, ..event },
+    ];
+    scribe.append(0, &[event, others[0], others[1]].map(|event| IndexRecord::plain(&event)));
+    scribe.finish(Status::Complete);
+    let found = verify(&Dump::open(&dir.path().join("order")).unwrap()).unwrap().problems;
+    let found: Vec<&str> = found.iter().map(|problem| &*problem.what).collect();
+    let [task, queue] = &found[..] else { panic!("{found:?}") };
+    assert!(
+        task.contains("it follows task 0x0000000000000008") && queue.contains("queue 3, which is not"),
+        "{found:?}"
+    );
+}
