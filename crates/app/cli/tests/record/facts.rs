@@ -87,7 +87,24 @@ fn every_fact_of_a_program_is_shown_and_verified() {
     let page = recordings.json(&format!("show right {reduce:#x}"));
     assert_eq!(page["collective"], json!({"group": "dp", "sequence": "1", "kind": "all_reduce"}));
 
+    // The memory of `h` was allocated for the second time, and `scale` wrote it since.
+    let page = recordings.json(&format!("show right {add:#x} --memory"));
+    let [memory] = &page["memory"].as_array().unwrap()[..] else { panic!("{page}") };
+    let allocated = (&memory["allocated"]["storage"], &memory["allocated"]["pool"]);
+    assert_eq!(allocated, (&json!(id(8)), &json!("cache")));
+    let found = [&memory["generation"], &memory["bytes"], &memory["freed"], &memory["writers"]];
+    assert_eq!(found, [&json!(2), &json!(16), &Value::Null, &json!([format!("{scale:#x}")])]);
+    let text = recordings.said(&format!("show right {scale:#x} --memory"));
+    for expected in [
+        "memory of argument 0\n  not known: the dump has no allocations of it",
+        "generation 2, allocated from cache (storage 0x8); no recorded task wrote it since",
+    ] {
+        assert!(text.contains(expected), "{expected} in {text}");
+    }
+    let refused = tensortap(recordings.folder.path(), "show right 0 --memory").output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
     let text = recordings.said(&format!("show right {add:#x}"));
+    assert!(!text.contains("generation"), "{text}");
     for expected in [
         "inside of     0xa layer, in 0x9 step 1, in 0x1 run",
         "axis = -1",
