@@ -7,6 +7,7 @@ mod common;
 mod gone;
 mod graphs;
 mod memory;
+mod nvtx;
 mod plan;
 mod regions;
 mod replayed;
