@@ -1,5 +1,6 @@
 //! Tests of the dump files: round trips, damage at any point, and dumps of other projects.
 
+mod agreement;
 mod common;
 mod disk_full;
 mod dispatches;
