@@ -207,6 +207,13 @@ class Value {
     Value(const std::string &text) noexcept : value_(tt_value_text(text.c_str())) {}
     Value(bool value) noexcept : value_(tt_value_bool(value)) {}
     Value(tt_dtype value) noexcept : value_(tt_value_dtype(value)) {}
+    /* A value that has none of these types. Only the name of its type is recorded. */
+    static Value uncaptured(const char *type_name) noexcept
+    {
+        Value value(nullptr);
+        value.value_ = tt_value_uncaptured(type_name);
+        return value;
+    }
     template <typename T, std::enable_if_t<std::is_integral<T>::value, int> = 0>
     Value(T value) noexcept : value_(tt_value_int(static_cast<std::int64_t>(value)))
     {
@@ -291,6 +298,15 @@ class Task {
         if (recorder_)
             note(tt_attribute_list(recorder_, &task_, tt_string(recorder_, name), first,
                                    static_cast<std::uint32_t>(values.size())));
+        return *this;
+    }
+
+    /* Records that the task is this process's part of a collective operation. `group` has the same name in every process of
+       the group, and `sequence` is the number of the operation in the group. */
+    Task &collective(const char *group, std::uint64_t sequence, tt_collective_kind kind) noexcept
+    {
+        if (recorder_)
+            note(tt_collective(recorder_, &task_, tt_string(recorder_, group), sequence, kind));
         return *this;
     }
 
@@ -387,6 +403,59 @@ class Region : public Task {
     }
 };
 
+/* ---- Memory ------------------------------------------------------------------------------------------------------- */
+
+/* Memory that was allocated or freed, with what is known about it. */
+class Memory {
+  public:
+    /* Memory of the host. */
+    Memory(const void *start, std::size_t bytes) noexcept
+        : Memory(static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(start)), bytes, TT_HOST_MEMORY)
+    {
+    }
+    Memory(std::uint64_t address, std::uint64_t bytes, tt_space_kind space) noexcept
+    {
+        info_.address = address;
+        info_.bytes = bytes;
+        info_.space = static_cast<std::uint32_t>(space);
+    }
+
+    /* Identity of the storage, the same for its allocation and its release. */
+    Memory &storage(std::uint64_t id) noexcept
+    {
+        info_.storage = id;
+        return *this;
+    }
+
+    /* The name of the pool or allocator that it came from. Only borrowed. */
+    Memory &pool(const char *name) noexcept
+    {
+        pool_ = name;
+        return *this;
+    }
+
+    /* The queue in whose order it takes effect, and the last task that was submitted there before it (0 for none). */
+    Memory &queue(std::uint32_t queue, std::uint64_t after_task = 0) noexcept
+    {
+        info_.queue = queue;
+        info_.after_task = after_task;
+        return *this;
+    }
+
+    /* The event for the calls of tensortap_record.h. */
+    tt_allocation_info event(tt_recorder *recorder, bool freed) const noexcept
+    {
+        tt_allocation_info event = info_;
+        event.freed = freed;
+        event.pool = pool_ ? tt_string(recorder, pool_) : 0;
+        return event;
+    }
+
+  private:
+    tt_allocation_info info_ = {};
+    const char *pool_ = nullptr;
+};
+
 /* ---- Threads ------------------------------------------------------------------------------------------------------ */
 
 /* A recorder: that of the calling thread, which closes when the thread ends, or one of its own, which this object closes. */
@@ -450,6 +519,8 @@ class Thread {
     }
     int freed(const void *start, std::size_t bytes) const noexcept { return tt_freed(recorder_, start, bytes); }
     int allocated(const void *start, std::size_t bytes) const noexcept { return tt_allocated(recorder_, start, bytes); }
+    int freed(const Memory &memory) const noexcept { return event(memory, true); }
+    int allocated(const Memory &memory) const noexcept { return event(memory, false); }
 
     /* Waits until all records of this recorder are in files. */
     int flush() const noexcept { return tt_flush(recorder_); }
@@ -465,6 +536,14 @@ class Thread {
     tt_recorder *get() const noexcept { return recorder_; }
 
   private:
+    int event(const Memory &memory, bool freed) const noexcept
+    {
+        if (!recorder_)
+            return TT_OFF;
+        const tt_allocation_info event = memory.event(recorder_, freed);
+        return tt_allocation(recorder_, &event);
+    }
+
     tt_recorder *recorder_ = nullptr;
     bool is_owned_ = false;
 };

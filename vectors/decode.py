@@ -18,9 +18,13 @@ DTYPES = (
     "bool float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu complex64 complex128"
 ).split()
 BITS = [0, 64, 32, 16, 16, 8, 8, 4, 64, 32, 16, 8, 4, 64, 32, 16, 8, 8, 8, 8, 8, 64, 128]
-ROLES = {1: "input", 2: "output", 3: "inout"}
+ROLES = {0: None, 1: "input", 2: "output", 3: "inout"}
 STAGES = {0: None, 1: "before_dispatch", 2: "after_completion"}
 VALUE_TYPES = "- none bool int float text dtype uncaptured".split()
+OPERATIONS = "kernel copy fill host_read host_write graph operator barrier".split()
+SPACES = "device host pinned managed".split()
+COLLECTIVES = "- other all_reduce all_gather reduce_scatter broadcast all_to_all barrier send recv".split()
+IMAGES = "unknown opencl_c spirv opencl_binary ptx cubin fatbin".split()
 CAUSES = ["explicit", "read_after_write", "write_after_write", "write_after_read", "queue_order", "event", "host_wait"]
 
 # Per kind: name, fixed bytes, and the fields after the head as (name, format, offset).
@@ -100,7 +104,7 @@ def decode_record(body):
     body.at = start + fixed
     if body.at > len(data):
         fail("a record is cut")
-    for key, words in (("role", ROLES), ("cause", CAUSES)):
+    for key, words in (("role", ROLES), ("cause", CAUSES), ("operation", OPERATIONS), ("space", SPACES), ("collective", COLLECTIVES)):
         if key in record:
             record[key] = words[record[key]]
     if "dtype" in record:
@@ -163,7 +167,8 @@ def finish_kernel(record, body):
 
 def finish_module(record, body):
     if record["flags"] & EXTENDED:
-        record["options"], record["device"], record["image"] = body.next("IIB7x")
+        record["options"], record["device"], image = body.next("IIB7x")
+        record["image"] = IMAGES[image]
 
 
 def finish_allocation(record, body):

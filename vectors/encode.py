@@ -91,7 +91,7 @@ def manifest_record(arg, role, stage, **fields):
         "truncated": False, "overwritten": False, "in_flight": False, "payload": "stored",
     }
     if fields.get("kind") != "scalar":
-        record.update(hash=None, bin_size=8, stats=None)
+        record.update(hash=None, bin_size=8, stats=None, space="host")
     record.update(fields)
     record.update(arg_name=None, task_name=None, scope=None, step=0)
     return record
@@ -115,11 +115,12 @@ def manifest(info):
 def graph(info):
     task_entry = {
         "task_id": "0x%016x" % 7, "kernels": ["scale"], "func_id": [0], "subtask_id": [1], "core_type": ["AIV"], "block_num": 1,
-        "tensor_count": 2, "scalar_count": 1, "dispatched_ns": "2000", "completed_ns": "3000", "in_flight": False,
+        "tensor_count": 2, "scalar_count": 1, "submitted_ns": "1000", "dispatched_ns": "2000", "completed_ns": "3000", "in_flight": False,
+        "thread": 0,
         "task_name": None, "scope": None, "step": 0,
     }
     return {"schema_version": 2, "run_dir": info["run_dir"], "runtime": info["runtime"], "scene": info["scene"],
-            "tasks": [task_entry], "edges": []}
+            "tasks": [task_entry], "edges": [], "threads": [{"lane": 0, "tid": "0"}]}
 
 
 def main():

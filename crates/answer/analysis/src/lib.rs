@@ -25,6 +25,7 @@ pub mod compare;
 pub mod diff;
 mod error;
 mod evidence;
+pub mod generations;
 pub mod graph;
 pub mod kind;
 pub mod labels;

@@ -3,17 +3,19 @@
 //! A run of several processes writes a folder with a dump for each process. The dump is named by rank
 //! (`rank-0`, `rank-1`, …) or, without a rank, by process id (`pid-4711`). A further process of a rank is
 //! named by both (`rank-0_pid-4712`). A process that attached several times has several dumps with a number
-//! at the end (`pid-4711_2`).
+//! at the end (`pid-4711_2`). A folder with the run folders of several hosts is one run if they have the same run id.
+
+mod run_folders;
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use tensortap::RunFile;
 use tensortap::format::{Dump, FormatError, TypeRule, find_newest};
 
 use crate::QueryError;
 use crate::ids::{IdRange, holds, parse_id};
+use crate::words::printable;
+use run_folders::{ProcessFolder, RunFolders};
 
 /// The folder where runs write their dumps.
 pub const OUTPUTS: &str = "outputs";
@@ -26,6 +28,8 @@ pub struct Member {
     pub pid: Option<u64>,
     /// Number of this dump among those of one process, from 1.
     pub session: u64,
+    /// The host that recorded it, if the run has several.
+    pub host: Option<String>,
     /// The dump.
     pub dump: Dump,
 }
@@ -60,12 +64,17 @@ pub struct DumpSet {
 
 impl DumpSet {
     /// Opens the dump at `path` (one of its files, its folder, or a folder that contains it), or every dump
-    /// of a run folder. Processes without a dump are skipped.
+    /// of a run folder, or of a folder with the run folders of all hosts. Processes without a dump are skipped.
+    ///
+    /// # Errors
+    /// If a dump cannot be read, or if the run folders of several hosts are not those of one run.
     pub fn open(path: &Path) -> Result<DumpSet, FormatError> {
         let mut members = Vec::new();
-        for (FolderName { rank, pid, session }, folder) in processes(path) {
-            match Dump::open(&folder) {
-                Ok(dump) => members.push(Member { rank, pid, session, dump }),
+        let run = RunFolders::of(path);
+        run.check(path)?;
+        for ProcessFolder { name: FolderName { rank, pid, session }, path, host } in run.processes() {
+            match Dump::open(&path) {
+                Ok(dump) => members.push(Member { rank, pid, session, host, dump }),
                 Err(FormatError::NoDump { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -75,7 +84,7 @@ impl DumpSet {
             let dump = Dump::open(path)?;
             let named = dump.dir().file_name().and_then(|name| named(name.to_str()?));
             let FolderName { rank, pid, session } = named.unwrap_or_default();
-            members = vec![Member { rank, pid, session, dump }];
+            members = vec![Member { rank, pid, session, host: None, dump }];
         }
         Ok(DumpSet { path: path.to_owned(), members })
     }
@@ -153,11 +162,16 @@ impl Member {
     pub fn name(&self) -> String {
         let name = match (self.rank, self.pid) {
             (Some(rank), None) => format!("rank {rank}"),
-            (Some(rank), Some(pid)) => format!("rank {rank} pid {pid}"),
-            (None, Some(pid)) => format!("pid {pid}"),
+            (Some(rank), Some(pid)) => format!("rank {rank} pid {pid}{}", self.place()),
+            (None, Some(pid)) => format!("pid {pid}{}", self.place()),
             (None, None) => return self.dump.dir().display().to_string(),
         };
         if self.session > 1 { format!("{name} (session {})", self.session) } else { name }
+    }
+
+    /// The host, if process ids of several hosts may be equal.
+    fn place(&self) -> String {
+        self.host.as_ref().map_or_else(String::new, |host| format!(" on {}", printable(host)))
     }
 
     /// Its process id, if known.
@@ -201,7 +215,7 @@ fn named(name: &str) -> Option<FolderName> {
 /// Whether a folder contains process folders.
 #[must_use]
 pub fn is_run_folder(path: &Path) -> bool {
-    !processes(path).is_empty()
+    !RunFolders::of(path).processes().is_empty()
 }
 
 /// What shows that a run has a rank.
@@ -215,35 +229,28 @@ pub(crate) enum RankOfRun {
     Expected,
 }
 
-/// The ranks of a run by the names of its folders and by its `run.json`.
+/// The ranks of a run by the names of its folders and by its `run.json`; for a host's run folder, those of all hosts.
 pub(crate) fn ranks_of_run(path: &Path) -> BTreeMap<u64, RankOfRun> {
     /// A larger number of ranks is not credible.
     const MOST_EXPECTED: u32 = 1 << 20;
-    let run = RunFile::read(path).unwrap_or_default();
-    let expected = run.expected_ranks.filter(|&ranks| ranks <= MOST_EXPECTED).unwrap_or(0);
+    let run = RunFolders::around(path);
+    let expected = run.runs().filter_map(|(_, run)| run.expected_ranks);
+    let expected = expected.filter(|&ranks| ranks <= MOST_EXPECTED).max().unwrap_or(0);
     let mut ranks: BTreeMap<u64, RankOfRun> =
         (0..expected).map(|rank| (rank.into(), RankOfRun::Expected)).collect();
-    let attached = run.processes.iter().filter_map(|process| process.rank);
+    let attached = run.runs().flat_map(|(_, run)| &run.processes).filter_map(|process| process.rank);
     ranks.extend(attached.map(|rank| (rank.into(), RankOfRun::Attached)));
-    let folders = processes(path).into_iter().filter(|(name, _)| name.pid.is_none());
-    ranks.extend(folders.filter_map(|(name, folder)| Some((name.rank?, RankOfRun::Folder(folder)))));
+    let folders = run.processes().into_iter().filter(|process| process.name.pid.is_none());
+    ranks.extend(folders.filter_map(|process| Some((process.name.rank?, RankOfRun::Folder(process.path)))));
     ranks
 }
 
-/// The process folders of a run, sorted.
-fn processes(path: &Path) -> Vec<(FolderName, PathBuf)> {
-    let entries = fs::read_dir(path).into_iter().flatten().flatten();
-    let mut found: Vec<_> = entries
-        .filter_map(|entry| {
-            let named = named(entry.file_name().to_str()?)?;
-            entry.path().is_dir().then(|| (named, entry.path()))
-        })
-        .collect();
-    // Those without a rank come last.
-    found.sort_by_key(|(FolderName { rank, pid, session }, folder)| {
-        (rank.is_none(), *rank, *pid, *session, folder.clone())
-    });
-    found
+/// The folders of a run's processes, in the order in which they attached, host after host.
+pub(crate) fn attach_order(path: &Path) -> Vec<PathBuf> {
+    let run = RunFolders::of(path);
+    let folders =
+        run.runs().flat_map(|(folder, run)| run.processes.iter().map(|one| folder.join(&one.folder)));
+    folders.collect()
 }
 
 /// The newest dump under `outputs/`, or its run folder if it is the dump of a process.
@@ -259,6 +266,8 @@ pub fn newest() -> Result<PathBuf, FormatError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -280,9 +289,10 @@ mod tests {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
         fs::write(folder.path().join("rank-1"), "a file").unwrap();
-        let found: Vec<_> = processes(folder.path())
+        let found: Vec<_> = RunFolders::of(folder.path())
+            .processes()
             .into_iter()
-            .map(|(FolderName { rank, pid, session }, _)| (rank, pid, session))
+            .map(|ProcessFolder { name: FolderName { rank, pid, session }, .. }| (rank, pid, session))
             .collect();
         let expected = [
             (Some(2), None, 1),

@@ -2,9 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tensortap::RunFile;
-
-use crate::dumps::{DumpSet, Member, RankOfRun, is_run_folder, ranks_of_run};
+use crate::dumps::{DumpSet, Member, RankOfRun, attach_order, is_run_folder, ranks_of_run};
 
 /// A dump of a run, with its counterpart in another run.
 pub enum Pair {
@@ -110,7 +108,12 @@ impl DumpSet {
             let (why, dir) = match found {
                 RankOfRun::Expected => (NEVER_ATTACHED, None),
                 RankOfRun::Attached => (if is_whole { NO_DUMP } else { NOT_GIVEN }, None),
-                RankOfRun::Folder(dir) => (if is_whole { NO_DUMP } else { NOT_GIVEN }, Some(dir)),
+                // The folder of another host may not have been named.
+                RankOfRun::Folder(dir) => {
+                    let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+                    let is_inside = is_whole && canonical(&dir).starts_with(canonical(run));
+                    (if is_inside { NO_DUMP } else { NOT_GIVEN }, Some(dir))
+                }
             };
             Pair::Unpaired { name: format!("rank {rank}"), rank: Some(rank), pid: None, why, dir }
         };
@@ -133,8 +136,8 @@ impl DumpSet {
     /// Folders of the dumps without a rank, in the order in which their processes attached. `None` if
     /// `run.json` does not list all of them.
     fn unranked(&self) -> Option<Vec<&Path>> {
-        let order = RunFile::read(self.path()).ok()?.processes;
-        let number = |dir: &Path| order.iter().position(|entry| dir.ends_with(&entry.folder));
+        let order = attach_order(self.path());
+        let number = |dir: &Path| order.iter().position(|folder| dir == folder);
         let without = self.members().iter().filter(|member| member.pid.is_some());
         let numbered = without.map(|member| Some((number(member.dump.dir())?, member.dump.dir())));
         let mut numbered = numbered.collect::<Option<Vec<_>>>()?;
@@ -144,7 +147,7 @@ impl DumpSet {
 }
 
 /// Why a rank of the run is not compared although its folder is there.
-const NOT_GIVEN: &str = "only one rank was named: name the run folder";
+const NOT_GIVEN: &str = "only a part of the run was named: name the folder of the whole run";
 
 /// Ranks that never attached and that are listed each.
 const LISTED: usize = 256;

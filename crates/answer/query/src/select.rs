@@ -12,7 +12,8 @@ use std::collections::HashMap;
 
 use tensortap::analysis::graph::load;
 use tensortap::format::{
-    ArgumentKind, Dump, FormatError, Record, RunInfo, TaskChoice, func_ids, is_pattern, numbered, short_name,
+    ArgumentKind, Dump, FormatError, Record, RunInfo, TaskChoice, TaskKey, func_ids, is_pattern, numbered,
+    short_name,
 };
 use tensortap::{DType, DumpStage, UnknownName};
 
@@ -216,6 +217,13 @@ impl Selection {
     #[must_use]
     pub fn holds(&self, record: &Record) -> bool {
         self.conditions.iter().all(|condition| condition.holds(record))
+    }
+
+    /// Whether a task without records is selected: it fits every condition, and all conditions are about tasks.
+    #[must_use]
+    pub fn holds_task(&self, dump: &Dump, task: TaskKey) -> bool {
+        let kernels = dump.task_kernels(task);
+        self.conditions.iter().all(|condition| condition.holds_task(task, &kernels))
     }
 
     /// All selected records, in the order of the dump.

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use tensortap_abi::{BLOCK_CONTEXT_SLOT, DType, DumpStage, MAX_PASSED_TENSORS, MAX_SCALARS, can_be_passed};
 use tensortap_format::{
-    Argument, Dump, GoldenVerdict, KernelInfo, KernelTolerance, RunInfo, Task, TaskKey, Tasks, quoted,
+    Argument, Dump, FormatError, GoldenVerdict, IndexRecord, KernelInfo, KernelTolerance, RunInfo, Task,
+    TaskKey, Tasks, quoted,
 };
 use tensortap_geometry::{GeometryError, Layout};
 
@@ -104,6 +105,14 @@ pub trait Capture: Sync {
     /// The facts of a case; `None` for a dump.
     fn case(&self) -> Option<&OpenCase> {
         None
+    }
+
+    /// Records about a task besides its own record and its arguments; see [`Dump::facts_of`](tensortap_format::Dump::facts_of).
+    ///
+    /// # Errors
+    /// If the dump cannot be read.
+    fn facts(&self, _task: Task<'_>) -> Result<Vec<IndexRecord>, FormatError> {
+        Ok(Vec::new())
     }
 
     /// Facts that the capture lacks, with the assumption made for each.

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tensortap_abi::{
-    DType, DumpStage, MAX_DIMS, RECORD_DTYPE_UNKNOWN, RECORD_HAS_HASH, RECORD_IN_FLIGHT, Role, ScalarRecord,
-    ScopeRecord, TaskRecord, TensorRecord, TensorStats,
+    DType, DumpStage, MAX_DIMS, RECORD_DTYPE_UNKNOWN, RECORD_HAS_HASH, RECORD_HAS_PARENT, RECORD_IN_FLIGHT,
+    Role, ScalarRecord, ScopeRecord, TaskRecord, TensorRecord, TensorStats,
 };
 use tensortap_format::{
     Argument, Dump, DumpWriter, Footer, FormatError, GRAPH_FILE, IndexRecord, MANIFEST_FILE, Payload,
@@ -159,12 +159,17 @@ fn write_dump(
     records: &[CaseRecord<'_>],
 ) -> Result<usize, FormatError> {
     let mut writer = DumpWriter::create(folder, info)?;
-    let mut index: Vec<IndexRecord> = Vec::new();
+    let mut index: Vec<IndexRecord> = capture.facts(task)?;
+    let has_parent = index.iter().any(|record| record.as_task().is_some());
+    let last_string = index.iter().filter_map(|record| Some(record.as_string()?.0)).max().unwrap_or(0);
+    let scopes = index.iter().filter_map(|record| Some(record.get::<ScopeRecord>()?.id));
+    let own_scope = scopes.max().unwrap_or(0).saturating_add(1);
+    let mut next_string = last_string;
     let mut named = |text: Option<&str>| {
         let Some(text) = text else { return 0 };
-        let id = u32::try_from(index.len() + 1).unwrap_or(0);
-        index.push(IndexRecord::string(id, text));
-        id
+        next_string = next_string.saturating_add(1);
+        index.push(IndexRecord::string(next_string, text));
+        next_string
     };
     let (name, scope) = (named(task.task_name()), named(task.scope()));
     let mut fields: Vec<TensorRecord> = records.iter().map(|record| tensor(task, record)).collect();
@@ -185,7 +190,7 @@ fn write_dump(
     });
     let scalars: Vec<ScalarRecord> = scalars.collect();
     if scope != 0 {
-        index.push(IndexRecord::plain(&ScopeRecord { id: 1, name: scope, ..ScopeRecord::default() }));
+        index.push(IndexRecord::plain(&ScopeRecord { id: own_scope, name: scope, ..ScopeRecord::default() }));
     }
     let mut stored = HashMap::new();
     for (record, fields) in records.iter().zip(&mut fields) {
@@ -193,29 +198,28 @@ fn write_dump(
         index.push(IndexRecord::tensor(fields, payload));
     }
     index.extend(scalars.iter().map(IndexRecord::plain));
-    index.push(IndexRecord::plain(&TaskRecord { name, scope: scope.min(1), ..task_record(task) }));
+    let scope = if scope == 0 { 0 } else { own_scope };
+    index.push(IndexRecord::plain(&TaskRecord { name, scope, ..task_record(task, has_parent) }));
     writer.append(0, 0..index.len() as u64, &index)?;
     writer.finish(&Footer::new(Status::Complete))?;
     Ok(stored.len())
 }
 
-fn task_record(task: Task<'_>) -> TaskRecord {
+fn task_record(task: Task<'_>, has_parent: bool) -> TaskRecord {
     let unfinished = task.is_unfinished();
-    TaskRecord {
-        task_id: task.task_id,
-        flags: if unfinished { RECORD_IN_FLIGHT } else { 0 },
-        func_id: task.func_id,
-        block_num: task.block_num,
-        submitted_ns: task.submitted_ns,
-        started_ns: task.dispatched_ns,
-        // 0 would mean that it did not complete.
-        completed_ns: if unfinished { 0 } else { task.completed_ns.unwrap_or(0).max(1) },
-        capture_ns: task.capture_ns,
-        tensor_count: task.tensor_count,
-        scalar_count: task.scalar_count,
-        operation: task.operation as u8,
-        ..TaskRecord::default()
+    let mut record = TaskRecord::from(task.facts());
+    // A case of arguments has no modules.
+    record.module = 0;
+    if !has_parent {
+        (record.flags, record.parent_task) = (record.flags & !RECORD_HAS_PARENT, 0);
     }
+    if unfinished {
+        (record.flags, record.completed_ns) = (record.flags | RECORD_IN_FLIGHT, 0);
+    } else {
+        // 0 would mean that it did not complete.
+        record.completed_ns = record.completed_ns.max(1);
+    }
+    record
 }
 
 /// The fields of a tensor record, without those of its payload.

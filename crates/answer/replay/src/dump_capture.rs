@@ -5,7 +5,8 @@ use std::path::Path;
 
 use tensortap_abi::DumpStage;
 use tensortap_format::{
-    Argument, ArgumentSnapshot, DispatchArg, Dump, FormatError, PayloadState, RunInfo, Task, TaskKey, Tasks,
+    Argument, ArgumentSnapshot, DispatchArg, Dump, FormatError, IndexRecord, PayloadState, RunInfo, Task,
+    TaskKey, Tasks,
 };
 
 use crate::capture::{Blob, Capture, CapturedRun, Content, bad_counts};
@@ -39,7 +40,7 @@ impl DumpCapture {
         let (info, tasks) = (dump.info().clone(), dump.tasks()?);
         let bad = |reason| FormatError::BadCase { path: path.to_owned(), reason };
         let case = OpenCase::of(path, dump.folder(), &info).map_err(bad)?;
-        let count = tasks.iter().filter(Task::is_recorded).count();
+        let count = tasks.iter().filter(|task| task.is_recorded() && !task.contains_tasks()).count();
         if case.is_some() && count != 1 {
             return Err(bad(format!("it has {count} tasks, but a case has one")).into());
         }
@@ -113,6 +114,10 @@ impl Capture for DumpCapture {
 
     fn tasks(&self) -> &Tasks {
         &self.tasks
+    }
+
+    fn facts(&self, task: Task<'_>) -> Result<Vec<IndexRecord>, FormatError> {
+        self.dump.facts_of(task)
     }
 
     fn content(&self, task: Task<'_>, tensor: Argument<'_>, stage: DumpStage) -> Content {

@@ -185,7 +185,7 @@ fn find_task<'s>(
         one_step(capture, &tasks, *first)?;
     }
     let chosen: Vec<Task<'_>> = match wanted {
-        None => tasks.clone(),
+        None => tasks.iter().copied().filter(|task| !task.contains_tasks()).collect(),
         Some(choice) => {
             let one = std::slice::from_ref(choice);
             tasks.iter().copied().filter(|task| is_chosen(*task, capture, one)).collect()

@@ -399,7 +399,11 @@ pub fn select<'s>(
         config.funcs.is_empty() || config.funcs.iter().any(|name| runs(*task, capture, name))
     };
     match &config.select {
-        Selection::All => Ok((tasks.into_iter().filter(of_func).collect(), None)),
+        // The tasks in a region are replayed, not the region.
+        Selection::All => {
+            let all = tasks.into_iter().filter(|task| !task.contains_tasks() && of_func(task));
+            Ok((all.collect(), None))
+        }
         Selection::LibraryKernels => {
             let code = user_code(capture, &config.kernels);
             let runs_given = |task: &Task<'_>| {

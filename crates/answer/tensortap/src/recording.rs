@@ -103,6 +103,8 @@ pub struct RecordingConfig {
     pub environment: Vec<String>,
     /// Number of ranks of the program; `None` if its processes name it.
     pub ranks: Option<u32>,
+    /// Identity of a run of several hosts; `None` for a run of this host only.
+    pub run_id: Option<String>,
     /// Called before anything is written.
     pub disk: Option<Arc<dyn DiskGate>>,
 }
@@ -120,6 +122,7 @@ impl RecordingConfig {
             max_range: None,
             environment: Vec::new(),
             ranks: None,
+            run_id: None,
             disk: None,
         }
     }
@@ -275,6 +278,7 @@ impl Recording {
             max_range,
             environment,
             ranks,
+            run_id,
             disk,
         } = config;
         let program = command.first().map(PathBuf::from).ok_or(RecordingError::NoCommand)?;
@@ -290,6 +294,7 @@ impl Recording {
         plan.dir.clone_from(&folder.dir);
         let mut run = new_run_file(&command, &environment, started);
         run.expected_ranks = ranks;
+        run.run_id = run_id.filter(|id| !id.is_empty());
         folder.write(&run)?;
 
         // Every step that can fail comes before the start of the program.

@@ -5,14 +5,14 @@ use std::{
     ops::Range,
 };
 
-use tensortap_queue::{Memory, MemoryMap, NumberMap};
+use tensortap_queue::{Memory, MemoryMap, NumberMap, Storages};
 use tensortap_record::MemorySpace;
 
 /// Number of a device.
 pub type Device = i32;
 
 /// Memory that is allocated now. Pointers treat adjacent pieces of virtual memory as one piece.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Allocations {
     memories: MemoryMap,
     /// The devices that may read each piece of virtual memory, by the start of the piece.
@@ -28,6 +28,29 @@ pub struct Allocations {
     blocks: BTreeMap<u64, Block>,
     /// How often memory was allocated or freed, or its access rights changed.
     changes: u64,
+    /// Identities of the memory and of the blocks.
+    pub storages: Storages,
+    pub block_storages: Storages,
+}
+
+/// The identities of this library's storages are greater than this.
+const FIRST_STORAGE: u64 = 1 << 40;
+const FIRST_BLOCK: u64 = FIRST_STORAGE + (1 << 39);
+
+impl Default for Allocations {
+    fn default() -> Allocations {
+        Allocations {
+            memories: MemoryMap::default(),
+            mapped: NumberMap::default(),
+            multicast: HashSet::new(),
+            unreadable: HashSet::new(),
+            contexts: HashMap::new(),
+            blocks: BTreeMap::new(),
+            changes: 0,
+            storages: Storages::after(FIRST_STORAGE),
+            block_storages: Storages::after(FIRST_BLOCK),
+        }
+    }
 }
 
 /// The end of the block that contains an address, and whether the block is allocated. For an address outside
@@ -56,8 +79,9 @@ pub struct AddressableRange {
 }
 
 impl Allocations {
-    /// Memory was allocated. It lives until it is freed or its context is destroyed.
-    pub fn add(&mut self, memory: Memory, context: Option<usize>) {
+    /// Memory was allocated. It lives until it is freed or its context is destroyed. Returns older memory that it overlaps,
+    /// which was freed without notice.
+    pub fn add(&mut self, memory: Memory, context: Option<usize>) -> Vec<Memory> {
         self.changes += 1;
         self.mapped.remove(&memory.address);
         match context {
@@ -65,7 +89,7 @@ impl Allocations {
             None => _ = self.contexts.remove(&memory.address),
         }
         self.forget_blocks(memory.address, memory.bytes);
-        self.memories.add(memory);
+        self.memories.add(memory)
     }
 
     /// The memory that starts at an address was freed.
@@ -166,8 +190,9 @@ impl Allocations {
         self.multicast.insert(handle);
     }
 
-    /// Memory of a handle was mapped at an address. No device may access it yet.
-    pub fn map(&mut self, address: u64, bytes: u64, handle: u64) -> Memory {
+    /// Memory of a handle was mapped at an address. No device may access it yet. Returns it, and older memory that it
+    /// overlaps, which was unmapped without notice.
+    pub fn map(&mut self, address: u64, bytes: u64, handle: u64) -> (Memory, Vec<Memory>) {
         self.changes += 1;
         if self.multicast.contains(&handle) {
             self.unreadable.insert(address);
@@ -175,9 +200,9 @@ impl Allocations {
             self.unreadable.remove(&address);
         }
         let memory = Memory { address, bytes, space: MemorySpace::Device };
-        self.memories.add(memory);
+        let gone = self.memories.add(memory);
         self.mapped.insert(address, Vec::new());
-        memory
+        (memory, gone)
     }
 
     /// An address range was unmapped. Returns its memory.

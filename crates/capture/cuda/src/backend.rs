@@ -115,6 +115,7 @@ extern "C" fn process_ends() {
         backend.snapshots.close();
         backend.session.close();
     }
+    crate::nvtx::close();
 }
 
 /// Registers an exit handler that records snapshots in flight before the driver is unloaded.

@@ -49,7 +49,8 @@ pub fn before(backend: &CudaBackend, function: &Function, call: Call<'_>) -> Opt
         CallKind::Free(stream) => {
             let is_captured = stream.is_some_and(|at| is_captured(backend, function, call, word(at)));
             if !is_captured {
-                memory::freed(backend, word(0));
+                let stream = stream.map(|at| stream_of(function, call, handle(word(at))));
+                memory::freed(backend, word(0), stream);
             }
             None
         }
@@ -131,14 +132,27 @@ pub fn after(backend: &'static CudaBackend, function: &Function, call: Call<'_>)
             if !is_captured {
                 // SAFETY: the driver has just written an address there.
                 let address = unsafe { crate::raw::at(word(0)) };
-                memory::allocated(backend, call.data.context, (address, word(1)), space);
+                let from = stream.map(|at| {
+                    let stream = stream_of(function, call, handle(word(at)));
+                    backend.stream(stream, (call.data.context, call.data.context_id));
+                    // The pool of a function that names one precedes the stream.
+                    let pool = if at == 3 { format!("pool {:#x}", word(2)) } else { "default pool".into() };
+                    (stream, pool.into())
+                });
+                memory::allocated(backend, call.data.context, (address, word(1)), space, from);
             }
         }
         CallKind::AllocPitch => {
             // SAFETY: the driver has just written both.
             let (address, pitch): (u64, u64) = unsafe { (crate::raw::at(word(0)), crate::raw::at(word(1))) };
             let bytes = pitch.saturating_mul(word(3));
-            memory::allocated(backend, call.data.context, (address, bytes), crate::table::Space::Device);
+            memory::allocated(
+                backend,
+                call.data.context,
+                (address, bytes),
+                crate::table::Space::Device,
+                None,
+            );
         }
         CallKind::GraphInstantiate => {
             // SAFETY: the driver has just written a handle there.
@@ -153,7 +167,13 @@ pub fn after(backend: &'static CudaBackend, function: &Function, call: Call<'_>)
             graphs::set(backend, handle(word(0)), handle(word(1)), (what, word(2)))
         },
         CallKind::Register => {
-            memory::allocated(backend, call.data.context, (word(0), word(1)), crate::table::Space::Pinned);
+            memory::allocated(
+                backend,
+                call.data.context,
+                (word(0), word(1)),
+                crate::table::Space::Pinned,
+                None,
+            );
         }
         CallKind::Variable(space) => {
             // SAFETY: the driver has just written a word there, unless the pointer is null.

@@ -8,6 +8,8 @@
 //! the ranges are copied to this process, and a host function in the stream records them (`host_snapshot`).
 //! The backend never synchronizes the device.
 //!
+//! NVTX loads the same library and calls [`InitializeInjectionNvtx2`]. Its ranges become regions (`nvtx`).
+//!
 //! If the process is not recorded, the library does not subscribe.
 
 mod allocations;
@@ -19,6 +21,7 @@ mod copy_plan;
 mod enqueue;
 mod host_snapshot;
 mod library;
+mod nvtx;
 mod parameters;
 mod pinned_pool;
 mod raw;
@@ -35,6 +38,24 @@ mod values;
 pub extern "C" fn InitializeInjection() -> i32 {
     // A panic must not reach the driver, and the program continues in any case.
     let started = std::panic::catch_unwind(callback::start);
+    drop(started);
+    1
+}
+
+/// Called by NVTX, once for each library that uses it. Its ranges are recorded if the process is.
+///
+/// # Safety
+/// As NVTX calls it.
+#[unsafe(no_mangle)]
+#[allow(non_snake_case, reason = "the name that NVTX looks up")]
+pub unsafe extern "C" fn InitializeInjectionNvtx2(get: Option<nvtx::GetExportTable>) -> i32 {
+    // A panic must not reach the program.
+    let started = std::panic::catch_unwind(|| {
+        if let Some(get) = get {
+            // SAFETY: the caller's guarantee.
+            unsafe { nvtx::initialize(get) };
+        }
+    });
     drop(started);
     1
 }

@@ -153,6 +153,14 @@ impl Streams {
         self.orders.submitted(line.key).into_iter().chain(line.pending.iter().copied()).collect()
     }
 
+    /// The task that was submitted last, to a stream or to any; 0 for none.
+    pub fn last_task(&self, stream: Option<Stream>) -> u64 {
+        match stream {
+            Some(stream) => self.lines.get(&stream).map_or(0, |line| self.orders.last_task(Some(line.key))),
+            None => self.orders.last_task(None),
+        }
+    }
+
     /// The commands that have run when a stream is idle.
     pub fn of_stream(&self, stream: Stream) -> Vec<OrderToken> {
         let Some(line) = self.lines.get(&stream) else { return Vec::new() };

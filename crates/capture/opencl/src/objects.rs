@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, Weak},
 };
 
-use tensortap_queue::{MemoryMap, OrderToken, OrderTracker};
+use tensortap_queue::{MemoryMap, OrderToken, OrderTracker, Storages};
 use tensortap_record::QueueId;
 
 pub use kernels::{Arg, ArgFacts, KernelFacts, KernelState, ProgramImage, Programs};
@@ -36,6 +36,8 @@ pub const HOST: Key = usize::MAX - 1;
 pub struct Objects {
     /// Memory that is allocated now.
     pub memories: MemoryMap,
+    /// Identities of that memory.
+    pub storages: MemoryStorages,
     /// The order of all commands.
     pub orders: OrderTracker,
     /// Buffers, and images that were created from buffers.
@@ -61,6 +63,15 @@ pub struct Objects {
     queue_count: usize,
     /// Mappings of the program, by memory object and host address.
     pub mapped: HashMap<(Key, usize), Vec<HostMapping>>,
+}
+
+/// Identities of memory, greater than those of other libraries in the process.
+pub struct MemoryStorages(pub Storages);
+
+impl Default for MemoryStorages {
+    fn default() -> MemoryStorages {
+        MemoryStorages(Storages::after(1 << 41))
+    }
 }
 
 /// A context that the program holds.

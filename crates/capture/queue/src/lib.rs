@@ -2,6 +2,7 @@
 //!
 //! - [`ProcessSession`]: the recording session of a library that is loaded into the user's program;
 //! - [`MemoryMap`]: the device memory that is allocated now;
+//! - [`Storages`]: identities of memory, which its allocation and its release share;
 //! - [`OrderTracker`]: which commands are ordered with which;
 //! - [`Command`]: a command with the memory ranges it receives, and how it is recorded;
 //! - [`StoredContent`]: which content the dump has already;
@@ -19,6 +20,7 @@ mod number_map;
 mod order;
 mod process_session;
 mod ring_allocator;
+mod storages;
 mod stored_content;
 mod value;
 
@@ -29,5 +31,6 @@ pub use number_map::{NumberHasher, NumberMap};
 pub use order::{Cause, OrderToken, OrderTracker, QueueKey, Submission, Wait};
 pub use process_session::{ProcessSession, number_from_environment, print_note};
 pub use ring_allocator::{GRANULARITY, RingAllocator, RingSlice, WAIT_LIMIT};
+pub use storages::{MemoryEvent, Storage, Storages};
 pub use stored_content::StoredContent;
 pub use value::Value;

@@ -42,8 +42,8 @@ impl Default for MemoryMap {
 
 impl MemoryMap {
     /// Adds memory at an address that the driver reports. Older memory that overlaps it was freed without notice
-    /// and is removed.
-    pub fn add(&mut self, memory: Memory) {
+    /// and is removed. Returns it.
+    pub fn add(&mut self, memory: Memory) -> Vec<Memory> {
         let end = memory.address.saturating_add(memory.bytes.max(1));
         let overlapping: Vec<u64> = self
             .live
@@ -52,10 +52,9 @@ impl MemoryMap {
             .take_while(|(_, known)| known.address.saturating_add(known.bytes.max(1)) > memory.address)
             .map(|(&address, _)| address)
             .collect();
-        for address in overlapping {
-            self.live.remove(&address);
-        }
+        let gone = overlapping.iter().filter_map(|address| self.live.remove(address)).collect();
         self.live.insert(memory.address, memory);
+        gone
     }
 
     /// Adds memory whose driver reports no address, at an address that was never assigned before.
@@ -106,7 +105,7 @@ mod tests {
         let at = |address, bytes| Memory { address, bytes, space: MemorySpace::Device };
         memories.add(at(100, 50));
         memories.add(at(150, 50));
-        memories.add(at(140, 20));
+        assert_eq!(memories.add(at(140, 20)), [at(150, 50), at(100, 50)]);
         assert_eq!(memories.find(120), None);
         assert_eq!(memories.find(145), Some(at(140, 20)));
         assert_eq!(memories.find(170), None);

@@ -59,6 +59,8 @@ pub struct Submission {
 #[derive(Debug, Default)]
 pub struct OrderTracker {
     queues: NumberMap<QueueKey, QueueOrder>,
+    /// The task that was submitted last, to any queue.
+    last_task: u64,
     /// Commands that the host has waited for, numbered, the latest last.
     host: Vec<(u64, OrderToken)>,
     host_waits: u64,
@@ -69,6 +71,8 @@ pub struct OrderTracker {
 struct QueueOrder {
     is_in_order: bool,
     submitted: u64,
+    /// The task that was submitted last.
+    last_task: u64,
     /// In-order queue: the command that was submitted last.
     last: Option<OrderToken>,
     /// In-order queue: the direct predecessors of `last`.
@@ -108,6 +112,7 @@ impl OrderTracker {
         let mut barriers = Vec::new();
         self.join_host_waits(&mut barriers, next_task);
         let order = self.queues.entry(queue).or_insert_with(QueueOrder::in_order);
+        (self.last_task, order.last_task) = (task, task);
         let token = OrderToken { task, queue, position: order.submitted };
         let waits = order.waits(queue, &self.host, events, &mut barriers, next_task);
         (order.host_waits, order.submitted) = (self.host_waits, order.submitted + 1);
@@ -127,6 +132,7 @@ impl OrderTracker {
         let mut barriers = Vec::new();
         self.join_host_waits(&mut barriers, next_task);
         let order = self.queues.entry(queue).or_insert_with(QueueOrder::in_order);
+        (self.last_task, order.last_task) = (task, task);
         // A wait for this command implies no wait for the concurrent one. So its token is in no queue.
         let token = OrderToken { task, queue: usize::MAX, position: task };
         // `order.host_waits` stays: host waits since the concurrent command was submitted also concern later commands.
@@ -182,6 +188,14 @@ impl OrderTracker {
             if let Some(order) = self.queues.get_mut(&token.queue) {
                 order.tail.retain(|last| last.task != token.task);
             }
+        }
+    }
+
+    /// The task that was submitted last, to a queue or to any; 0 for none.
+    pub fn last_task(&self, queue: Option<QueueKey>) -> u64 {
+        match queue {
+            Some(queue) => self.queues.get(&queue).map_or(0, |order| order.last_task),
+            None => self.last_task,
         }
     }
 

@@ -4,27 +4,28 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use tensortap_abi::{
-    KernelRecord, ModuleRecord, QueueRecord, RecordKind, ScalarRecord, ScopeRecord, StepRecord, TaskRecord,
+    AllocationRecord, AttributeRecord, AttributeType, CollectiveRecord, KernelRecord, ModuleRecord,
+    QueueRecord, RECORD_HAS_PARENT, RecordKind, ScalarRecord, ScopeRecord, StepRecord, TaskRecord,
     TensorRecord, UncapturedRecord,
 };
 
 use crate::{
     Dump, DumpWriter, Footer, FormatError, ImageWriter, IndexRecord, Payload, PayloadState, Record, Status,
+    Task,
 };
 
-/// Kinds of records that belong to a task or that it refers to. Other kinds refer to tasks outside the new
-/// dump.
-const KEPT: [RecordKind; 10] = [
-    RecordKind::Tensor,
-    RecordKind::Scalar,
+/// Kinds of records that belong to one task.
+const OWN: [RecordKind; 4] =
+    [RecordKind::Task, RecordKind::Tensor, RecordKind::Scalar, RecordKind::Uncaptured];
+/// Kinds of records that describe a task and its surroundings. [`Dump::facts_of`] chooses from them.
+const FACTS: [RecordKind; 7] = [
     RecordKind::Task,
-    RecordKind::Uncaptured,
-    RecordKind::String,
+    RecordKind::Attribute,
+    RecordKind::Collective,
+    RecordKind::Allocation,
     RecordKind::Scope,
-    RecordKind::Kernel,
     RecordKind::Queue,
     RecordKind::Step,
-    RecordKind::Module,
 ];
 
 impl Dump {
@@ -34,9 +35,9 @@ impl Dump {
     /// # Errors
     /// If this dump has no index, if the image of the program differs from the recorded one, or if the
     /// folder cannot be written.
-    pub fn cut_task(&self, task_id: u64, out: &Path) -> Result<usize, FormatError> {
-        let records = self.records_of(task_id)?;
-        if !records.iter().any(|record| record.as_task().is_some()) {
+    pub fn cut_task(&self, task: Task<'_>, out: &Path) -> Result<usize, FormatError> {
+        let records = self.records_of(task)?;
+        if !records.iter().any(|record| record.as_task().is_some_and(|own| own.task_id == task.task_id)) {
             let reason =
                 "it has no index or does not contain the task; name a dump that tensortap recorded".into();
             return Err(FormatError::NotADump { path: self.dir().to_owned(), reason });
@@ -64,33 +65,88 @@ impl Dump {
         Ok(stored.len())
     }
 
-    /// All records of a task in the index.
-    fn records_of(&self, task_id: u64) -> Result<Vec<IndexRecord>, FormatError> {
+    /// All records of a task in the index, with everything that they refer to.
+    fn records_of(&self, task: Task<'_>) -> Result<Vec<IndexRecord>, FormatError> {
         let mut kept: Vec<IndexRecord> = Vec::new();
-        self.for_each_of(&KEPT, |record| {
-            let is_its = !record.kind().is_definition() && record.task_id() == task_id;
-            if is_its || record.kind().is_definition() && record.kind() != RecordKind::String {
+        self.for_each_of(&OWN, |record| {
+            if record.task_id() == task.task_id {
+                kept.push(with_known_parent(record, task));
+            }
+        })?;
+        let mut modules: HashSet<u32> = [task.module].into();
+        self.for_each_of(&[RecordKind::Kernel], |record| {
+            let kernel = record.get().filter(|kernel: &&KernelRecord| task.func_id.contains(&kernel.func_id));
+            if let Some(kernel) = kernel {
+                modules.insert(kernel.module);
                 kept.push(record.clone());
             }
         })?;
-        let tasks: Vec<TaskRecord> = kept.iter().filter_map(|record| record.as_task().copied()).collect();
-        let runs = |func_id: u32| tasks.iter().any(|task| task.func_id.contains(&func_id));
-        kept.retain(|record| record.get().is_none_or(|kernel: &KernelRecord| runs(kernel.func_id)));
-        let mut modules: HashSet<u32> = tasks.iter().map(|task| task.module).collect();
-        modules.extend(kept.iter().filter_map(|record| Some(record.get::<KernelRecord>()?.module)));
-        kept.retain(|record| record.get().is_none_or(|module: &ModuleRecord| modules.contains(&module.id)));
-        let queues: HashSet<u32> = tasks.iter().map(|task| task.queue).collect();
+        self.for_each_of(&[RecordKind::Module], |record| {
+            if record.get().is_some_and(|module: &ModuleRecord| modules.contains(&module.id)) {
+                kept.push(record.clone());
+            }
+        })?;
+        kept.append(&mut self.surroundings(task)?);
+        self.with_strings(kept)
+    }
+
+    /// The records about a task besides its own record, its arguments and its kernels: the regions that contain it,
+    /// without their arguments; attributes and collectives of the task and these regions; allocations and releases of
+    /// the memory of its arguments; and the definitions that these records and the task's record refer to.
+    ///
+    /// # Errors
+    /// If the index cannot be read.
+    pub fn facts_of(&self, task: Task<'_>) -> Result<Vec<IndexRecord>, FormatError> {
+        self.with_strings(self.surroundings(task)?)
+    }
+
+    fn surroundings(&self, task: Task<'_>) -> Result<Vec<IndexRecord>, FormatError> {
+        let family: Vec<Task<'_>> = std::iter::once(task).chain(task.regions()).collect();
+        let memory: Vec<_> = task.arguments().filter_map(|argument| argument.memory()).collect();
+        let member = |task_id: u64| family.iter().find(|member| member.task_id == task_id);
+        let (mut kept, mut scopes) = (Vec::<IndexRecord>::new(), HashSet::new());
+        self.for_each_of(&FACTS, |record| match record.kind() {
+            RecordKind::Task if record.task_id() == task.task_id => {
+                scopes.extend(record.as_task().map(|task| task.scope));
+            }
+            RecordKind::Task => kept.extend(member(record.task_id()).map(|region| {
+                let mut record = with_known_parent(record, *region);
+                record.change(|region: &mut TaskRecord| (region.tensor_count, region.scalar_count) = (0, 0));
+                record
+            })),
+            RecordKind::Allocation => {
+                let Some(&AllocationRecord { address, bytes, after_task, .. }) = record.get() else { return };
+                let end = address.saturating_add(bytes);
+                if memory.iter().any(|own| own.start < end && address < own.end) {
+                    let mut event = record.clone();
+                    if member(after_task).is_none() {
+                        event.change(|event: &mut AllocationRecord| event.after_task = 0);
+                    }
+                    kept.push(event);
+                }
+            }
+            kind if kind.is_definition() || member(record.task_id()).is_some() => kept.push(record.clone()),
+            _ => {}
+        })?;
+        scopes.extend(kept.iter().filter_map(|record| Some(record.as_task()?.scope)));
+        retain_scopes(&mut kept, scopes);
+        let queues: HashSet<u32> = family.iter().map(|task| task.queue).collect();
         kept.retain(|record| record.get().is_none_or(|queue: &QueueRecord| queues.contains(&queue.id)));
-        let steps: HashSet<u32> = tasks.iter().map(|task| task.step).collect();
+        let steps: HashSet<u32> = family.iter().map(|task| task.step).collect();
         kept.retain(|record| record.get().is_none_or(|step: &StepRecord| steps.contains(&step.id)));
-        let named: HashSet<u32> = kept.iter().flat_map(strings).collect();
+        Ok(kept)
+    }
+
+    /// The records after the strings that they refer to.
+    fn with_strings(&self, mut records: Vec<IndexRecord>) -> Result<Vec<IndexRecord>, FormatError> {
+        let named: HashSet<u32> = records.iter().flat_map(strings).collect();
         let mut strings = Vec::new();
         self.for_each_of(&[RecordKind::String], |record| {
             if record.as_string().is_some_and(|(id, _)| named.contains(&id)) {
                 strings.push(record.clone());
             }
         })?;
-        strings.append(&mut kept);
+        strings.append(&mut records);
         Ok(strings)
     }
 
@@ -128,10 +184,37 @@ fn defines(record: &IndexRecord, func_id: u32) -> bool {
     record.as_kernel().is_some_and(|(kernel, _)| kernel.func_id == func_id)
 }
 
+/// Removes the scopes that are neither used nor enclose a used one.
+fn retain_scopes(records: &mut Vec<IndexRecord>, mut used: HashSet<u32>) {
+    let parents: HashMap<u32, u32> =
+        records.iter().filter_map(|record| record.get().map(|s: &ScopeRecord| (s.id, s.parent))).collect();
+    let mut next: Vec<u32> = used.iter().copied().collect();
+    while let Some(scope) = next.pop() {
+        next.extend(parents.get(&scope).filter(|&&parent| used.insert(parent)));
+    }
+    records.retain(|record| record.get().is_none_or(|scope: &ScopeRecord| used.contains(&scope.id)));
+}
+
+/// The record of a task. Only a region that contains the task is kept as its parent.
+fn with_known_parent(record: &IndexRecord, task: Task<'_>) -> IndexRecord {
+    let mut record = record.clone();
+    if task.regions().next().is_none() {
+        record.change(|task: &mut TaskRecord| {
+            (task.flags, task.parent_task) = (task.flags & !RECORD_HAS_PARENT, 0);
+        });
+    }
+    record
+}
+
 /// Ids of the strings that a record refers to.
 fn strings(record: &IndexRecord) -> Vec<u32> {
     if let Some((kernel, args)) = record.as_kernel() {
         return args.iter().map(|arg| arg.name).chain([kernel.name]).collect();
+    }
+    if let Some(attribute) = record.get::<AttributeRecord>() {
+        let is_text = |ty| matches!(ty, AttributeType::Text | AttributeType::Uncaptured);
+        let texts = attribute.values().filter(|&(ty, _)| is_text(ty));
+        return texts.filter_map(|(_, id)| u32::try_from(id).ok()).chain([attribute.name]).collect();
     }
     let task = record.as_task().map(|task| vec![task.name, task.source_file]);
     let tensor = || record.get().map(|tensor: &TensorRecord| vec![tensor.name]);
@@ -141,6 +224,8 @@ fn strings(record: &IndexRecord) -> Vec<u32> {
     let queue = || record.get().map(|queue: &QueueRecord| vec![queue.name]);
     let step = || record.get().map(|step: &StepRecord| vec![step.name]);
     let module = || record.get().map(|m: &ModuleRecord| vec![m.name, m.options, m.device]);
-    let found = task.or_else(tensor).or_else(scalar).or_else(uncaptured);
+    let group = || record.get().map(|collective: &CollectiveRecord| vec![collective.group]);
+    let pool = || record.get().map(|event: &AllocationRecord| vec![event.pool]);
+    let found = task.or_else(tensor).or_else(scalar).or_else(uncaptured).or_else(group).or_else(pool);
     found.or_else(scope).or_else(queue).or_else(step).or_else(module).unwrap_or_default()
 }

@@ -82,6 +82,7 @@ struct TaskRow {
     line: u32,
     parent: Option<u64>,
     is_region: bool,
+    has_arguments: bool,
     operation: u8,
 }
 
@@ -117,9 +118,13 @@ impl Details {
 
     /// Call it after the whole index was read.
     pub(crate) fn finish(mut self) -> Details {
-        // A stable sort: a task is recorded at its start and at its end, with the same details.
+        // A stable sort: a task is recorded at its start and at its end, with the same details. Its arguments are
+        // counted at its end.
         self.tasks.sort_by_key(|(key, _)| *key);
-        self.tasks.dedup_by_key(|(key, _)| *key);
+        self.tasks.dedup_by(|(later, row), (key, first)| {
+            first.has_arguments |= later == key && row.has_arguments;
+            later == key
+        });
         self.attributes.extend(std::mem::take(&mut self.joiner).finish());
         self.attributes.sort_by_key(|attribute| attribute.task_id);
         self
@@ -133,7 +138,8 @@ impl Details {
         let Ok(place) = self.tasks.binary_search_by_key(&task, |(key, _)| *key) else {
             return TaskDetails { step_name, ..TaskDetails::default() };
         };
-        let TaskRow { queue, file, line, parent, is_region, operation } = self.tasks[place].1;
+        let TaskRow { queue, file, line, parent, is_region, operation, has_arguments: _ } =
+            self.tasks[place].1;
         TaskDetails {
             queue: self.queues.get(&queue).and_then(text),
             step_name,
@@ -143,6 +149,12 @@ impl Details {
             collective: self.collective(task.task_id),
             operation: Operation::from_tag(operation).unwrap_or_default(),
         }
+    }
+
+    /// The tasks whose records state no arguments, such as a region around other tasks, sorted. A task that did not complete
+    /// may have arguments nevertheless.
+    pub fn without_arguments(&self) -> impl Iterator<Item = TaskKey> {
+        self.tasks.iter().filter(|(_, row)| !row.has_arguments).map(|(key, _)| *key)
     }
 
     fn collective(&self, task_id: u64) -> Option<TaskCollective<'_>> {
@@ -175,6 +187,7 @@ impl TaskRow {
             line: task.source_line,
             parent: (task.flags & RECORD_HAS_PARENT != 0).then_some(task.parent_task),
             is_region: task.flags & RECORD_REGION != 0,
+            has_arguments: task.tensor_count > 0 || task.scalar_count > 0,
             operation: task.operation,
         }
     }
@@ -187,7 +200,7 @@ fn define(known: &mut HashMap<u32, u32>, id: u32, name: u32) {
 }
 
 impl crate::Dump {
-    /// Details of all tasks, from one walk over the index. Empty for a dump without an index.
+    /// Details of all tasks, from one walk over the index, or from `graph.json` without one.
     ///
     /// # Errors
     /// If the index cannot be read.

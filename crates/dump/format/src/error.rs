@@ -51,6 +51,14 @@ pub enum FormatError {
         /// The existing file.
         path: PathBuf,
     },
+    /// A folder contains run folders that are not those of one run.
+    #[error("{} has run folders of different runs: {reason}; name one of them, or keep the run folders of each run in a folder of its own", dir.display())]
+    DifferentRuns {
+        /// The folder.
+        dir: PathBuf,
+        /// How they differ.
+        reason: String,
+    },
     /// The file is not part of a dump.
     #[error("{} is not part of a tensor dump: {reason}; name a dump's folder or its tensor_dump.json", path.display())]
     NotADump {

@@ -11,15 +11,12 @@ use crate::{
     verify::{Findings, Problem, TAKE_AGAIN},
 };
 
-/// Checks the parents of a dump. Dumps of older versions may have any parent.
+/// Checks the parents of a dump.
 pub(crate) fn check_families(
     dump: &Dump,
     indexed: &IndexRecords,
     findings: &mut Findings,
 ) -> Result<(), FormatError> {
-    if indexed.index.schema_version() < 2 {
-        return Ok(());
-    }
     let mut parents: HashMap<u64, u64> = HashMap::new();
     indexed.for_each(&[RecordKind::Task], |record| {
         let task = record.as_task().filter(|task| task.flags & RECORD_HAS_PARENT != 0);
@@ -45,7 +42,7 @@ pub(crate) fn check_families(
 }
 
 /// Whether filters or losses may have removed parents.
-fn may_lack_tasks(dump: &Dump, indexed: &IndexRecords) -> bool {
+pub(crate) fn may_lack_tasks(dump: &Dump, indexed: &IndexRecords) -> bool {
     let footer = dump.footer();
     let has_losses = footer.is_none_or(|footer| footer.dropped_records() > 0 || footer.corrupt_records > 0);
     has_losses

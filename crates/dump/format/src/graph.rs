@@ -1,19 +1,22 @@
 //! `graph.json`: the tasks and their dependencies, streamed from the index.
 
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use tensortap_abi::{
-    AllocationRecord, AttributeRecord, CollectiveKind, CollectiveRecord, EdgeRecord, MemorySpace, RecordKind,
+    AllocationRecord, AttributeRecord, CollectiveKind, CollectiveRecord, EdgeRecord, MemorySpace,
+    QueueRecord, RECORD_IN_FLIGHT, RecordKind, StepRecord,
 };
 
 use crate::{
-    Attribute, TaskKey,
+    Attribute, RecordingThread, TaskKey,
     attributes::{AttributeJoiner, RawAttribute},
     json::{Decimal, Hex64},
     json_records::{JsonNameCache, write_edge},
     manifest::{JsonInput, JsonListWriter, JsonObjectWriter, StreamError},
     record::edge_cause_name,
+    source::Threads,
     survey::OpenTasks,
 };
 
@@ -74,33 +77,91 @@ impl JsonInput<'_> {
         lines.field("run_dir", &info.run_dir)?;
         lines.field("runtime", &info.runtime)?;
         lines.field("scene", &info.scene)?;
-        lines.list("tasks", |list| self.write_tasks(list))?;
+        let mut threads = Threads::default();
+        lines.list("tasks", |list| self.write_tasks(list, &mut threads))?;
         lines.list("edges", |list| self.write_edges(list))?;
-        if self.rare.contains(&RecordKind::Attribute) {
-            lines.list("attributes", |list| self.write_attributes(list))?;
-        }
-        if self.rare.contains(&RecordKind::Collective) {
-            lines.list("collectives", |list| self.write_collectives(list))?;
-        }
-        if self.rare.contains(&RecordKind::Allocation) && self.index.schema_version() > 1 {
-            lines.list("allocations", |list| self.write_allocations(list))?;
+        // Earlier versions of the file did not have these.
+        if self.index.schema_version() > 1 {
+            self.write_facts(&mut lines, &threads)?;
         }
         Ok(lines.end()?)
     }
 
+    fn write_facts<W: Write>(
+        &self,
+        lines: &mut JsonObjectWriter<W>,
+        threads: &Threads,
+    ) -> Result<(), StreamError> {
+        lines.list("threads", |list| threads.known.iter().try_for_each(|thread| list.push(thread)))?;
+        let has = |kind| self.rare.contains(&kind);
+        for (name, kind) in [("queues", RecordKind::Queue), ("steps", RecordKind::Step)] {
+            if has(kind) {
+                lines.list(name, |list| self.write_definitions(kind, list))?;
+            }
+        }
+        if has(RecordKind::Attribute) {
+            lines.list("attributes", |list| self.write_attributes(list))?;
+        }
+        if has(RecordKind::Collective) {
+            lines.list("collectives", |list| self.write_collectives(list))?;
+        }
+        if has(RecordKind::Allocation) {
+            lines.list("allocations", |list| self.write_allocations(list))?;
+        }
+        Ok(())
+    }
+
     /// Completed tasks in the order of the index, then tasks that did not complete.
-    fn write_tasks<W: Write>(&self, list: &mut JsonListWriter<'_, W>) -> Result<(), StreamError> {
+    fn write_tasks<W: Write>(
+        &self,
+        list: &mut JsonListWriter<'_, W>,
+        threads: &mut Threads,
+    ) -> Result<(), StreamError> {
         let mut open = OpenTasks::default();
+        // Threads of tasks that have not completed. The thread that records a task in flight did not run it.
+        let mut open_threads: HashMap<TaskKey, Option<u32>> = HashMap::new();
         let mut spelled = JsonNameCache::of(self);
-        self.for_each(&[RecordKind::Task], |_, record| {
+        self.for_each(&[RecordKind::Lane, RecordKind::Task], |lane, record| {
+            let thread = threads.see(lane, record, &self.definitions);
             open.see(record);
-            match record.as_task() {
-                Some(task) if task.completed_ns != 0 => list.push_text(|text| spelled.write_task(text, task)),
+            let Some(task) = record.as_task() else { return Ok(()) };
+            let key = TaskKey { step: task.step, task_id: task.task_id };
+            if task.completed_ns != 0 {
+                open_threads.remove(&key);
+                return list.push_text(|text| spelled.write_task(text, task, thread));
+            }
+            let known = open_threads.entry(key).or_insert(thread);
+            if task.flags & RECORD_IN_FLIGHT == 0 {
+                *known = thread;
+            }
+            Ok(())
+        })?;
+        open.into_sorted().iter().try_for_each(|task| {
+            let key = TaskKey { step: task.step, task_id: task.task_id };
+            let thread = open_threads.get(&key).copied().flatten();
+            list.push_text(|text| spelled.write_task(text, task, thread))
+        })
+    }
+
+    /// Queues or steps.
+    fn write_definitions<W: Write>(
+        &self,
+        kind: RecordKind,
+        list: &mut JsonListWriter<'_, W>,
+    ) -> Result<(), StreamError> {
+        let mut defined = HashSet::new();
+        self.for_each(&[kind], |_, record| {
+            let queue = record.get().map(|queue: &QueueRecord| (queue.id, queue.name, 0));
+            let step = || record.get().map(|step: &StepRecord| (step.id, step.name, step.started_ns));
+            match queue.or_else(step) {
+                Some((id, name, begin_ns)) if defined.insert(id) => list.push(&Definition {
+                    id,
+                    name: self.definitions.string(name),
+                    begin_ns: (begin_ns != 0).then_some(Decimal(begin_ns)),
+                }),
                 _ => Ok(()),
             }
-        })?;
-        let open = open.into_sorted();
-        open.iter().try_for_each(|task| list.push_text(|text| spelled.write_task(text, task)))
+        })
     }
 
     fn write_edges<W: Write>(&self, list: &mut JsonListWriter<'_, W>) -> Result<(), StreamError> {
@@ -159,6 +220,28 @@ impl JsonInput<'_> {
                 after_task: some(event.after_task),
             })
         })
+    }
+}
+
+/// A queue or a step.
+#[derive(Serialize)]
+struct Definition<'d> {
+    id: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'d str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    begin_ns: Option<Decimal<u64>>,
+}
+
+impl Serialize for RecordingThread {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("lane", &self.lane)?;
+        map.serialize_entry("tid", &Decimal(self.tid))?;
+        if let Some(name) = &self.name {
+            map.serialize_entry("name", name)?;
+        }
+        map.end()
     }
 }
 

@@ -449,6 +449,16 @@ impl Definitions {
         id
     }
 
+    /// Every string with its id.
+    pub(crate) fn strings(&self) -> impl Iterator<Item = (u32, &str)> {
+        self.strings.iter().map(|(&id, text)| (id, &**text))
+    }
+
+    /// The numbers of scopes with a path.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = u32> {
+        self.paths.keys().copied()
+    }
+
     /// The text of a string id.
     pub(crate) fn string(&self, id: u32) -> Option<&str> {
         self.strings.get(&id).map(|text| &**text)

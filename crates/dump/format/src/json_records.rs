@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use tensortap_abi::{CoreType, EdgeRecord, NO_KERNEL, Operation, SLOTS_PER_TASK, TaskRecord};
+use tensortap_abi::{CoreType, EdgeRecord, MemorySpace, NO_KERNEL, Operation, SLOTS_PER_TASK, TaskRecord};
 
 use crate::{
     ArgumentKind, Launch, Names, Record, StatsDocument, TaskFacts, join::TaskMeaning, json_text::JsonText,
@@ -33,6 +33,12 @@ pub(crate) fn write_record(text: &mut JsonText<'_>, record: &Record, arg_name: O
     }
     if record.host_writable {
         text.raw(",\"host_writable\":").bool(true);
+    }
+    if record.space != MemorySpace::Device {
+        text.raw(",\"space\":").word(record.space.name());
+    }
+    if record.marked {
+        text.raw(",\"marked\":").bool(true);
     }
     text.raw(",\"ndims\":").number(record.shape().len() as u64);
     text.raw(",\"shape\":").list(record.shape(), |text, dim| {
@@ -151,7 +157,7 @@ impl<'i> JsonNameCache<'i> {
     }
 
     /// A task of the graph.
-    pub(crate) fn write_task(&mut self, text: &mut JsonText<'_>, record: &TaskRecord) {
+    pub(crate) fn write_task(&mut self, text: &mut JsonText<'_>, record: &TaskRecord, thread: Option<u32>) {
         let task = TaskFacts::from(record);
         text.raw("{\"task_id\":").hex64(task.task_id);
         text.0.extend_from_slice(self.kernels(task.func_id));
@@ -181,6 +187,21 @@ impl<'i> JsonNameCache<'i> {
             }
             if task.is_region {
                 text.raw(",\"region\":true");
+            }
+            for (name, ns) in
+                [(",\"submitted_ns\":", task.submitted_ns), (",\"held_up_ns\":", task.capture_ns)]
+            {
+                if ns != 0 {
+                    text.raw(name).decimal(ns);
+                }
+            }
+            if let Some(thread) = thread {
+                text.raw(",\"thread\":").number(thread);
+            }
+            if record.source_file != 0 {
+                let file = self.input.definitions.string(record.source_file).unwrap_or("?");
+                text.raw(",\"source_file\":").text(Some(file));
+                text.raw(",\"source_line\":").number(record.source_line);
             }
         }
         if task.module != 0 {
@@ -229,8 +250,8 @@ mod tests {
     use super::*;
     use crate::{Edge, IndexRecord, NamedRecord, Payload, json::Hex64};
     use tensortap_abi::{
-        DType, DumpStage, MemorySpace, RECORD_DTYPE_UNKNOWN, RECORD_EXTENT_GUESSED, RECORD_HAS_HASH,
-        RECORD_ROLE_UNKNOWN, Role, ScalarRecord, TensorRecord, TensorStats,
+        DType, DumpStage, RECORD_DTYPE_UNKNOWN, RECORD_EXTENT_GUESSED, RECORD_HAS_HASH, RECORD_ROLE_UNKNOWN,
+        Role, ScalarRecord, TensorRecord, TensorStats,
     };
 
     fn spelled(record: &Record, names: Names<'_>) -> String {

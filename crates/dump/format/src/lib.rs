@@ -28,6 +28,7 @@
 //! mapping files, so a shrinking file causes an error and not a signal.
 #![forbid(unsafe_code)]
 
+mod allocation_check;
 mod args_json;
 mod attributes;
 mod choice;

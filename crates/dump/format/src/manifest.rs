@@ -84,7 +84,13 @@ impl<'i> JsonInput<'i> {
 }
 
 /// Kinds of records that have a list of their own in `graph.json`.
-const RARE: [RecordKind; 3] = [RecordKind::Attribute, RecordKind::Collective, RecordKind::Allocation];
+const RARE: [RecordKind; 5] = [
+    RecordKind::Attribute,
+    RecordKind::Collective,
+    RecordKind::Allocation,
+    RecordKind::Queue,
+    RecordKind::Step,
+];
 
 /// Kinds of records that other records refer to.
 const REFERRED_TO: [RecordKind; 5] =

@@ -39,7 +39,8 @@ pub(crate) fn manifest_problems(dump: &Dump) -> Result<Vec<Problem>, FormatError
         return Ok(Vec::new());
     }
     let head = expected_head(&input, &path)?;
-    let mut check = Check { head: &head, dump, records: dump.stored_records(), problems: Vec::new() };
+    let is_old = index.schema_version() < 2;
+    let mut check = Check { head: &head, dump, is_old, records: dump.stored_records(), problems: Vec::new() };
     let file = BufReader::with_capacity(1 << 18, open_regular(&path)?);
     let mut json = serde_json::Deserializer::from_reader(file);
     if let Err(error) = check.deserialize(&mut json).and_then(|()| json.end()) {
@@ -101,6 +102,7 @@ fn expected_head(input: &JsonInput<'_>, path: &Path) -> Result<Map<String, Value
 struct Check<'c> {
     dump: &'c Dump,
     head: &'c Map<String, Value>,
+    is_old: bool,
     records: Records<'c>,
     problems: Vec<Problem>,
 }
@@ -155,7 +157,10 @@ impl Check<'_> {
         let expected = serde_json::to_value(named).unwrap_or_default();
         let keys = expected.as_object().into_iter().flatten();
         for (key, expected) in keys {
-            if element.get(key).is_none_or(|value| !same(expected, value)) {
+            let found = element.get(key);
+            // Manifests of schema version 1 do not have them.
+            let is_new = found.is_none() && self.is_old && ["space", "marked"].contains(&key.as_str());
+            if !is_new && found.is_none_or(|value| !same(expected, value)) {
                 let what = format!("`{key}` in {MANIFEST_FILE} differs from the index, which has {expected}");
                 self.problem(Some(&record), what);
             }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde_json::{Map, Value};
-use tensortap_abi::{UncapturedReason, UncapturedRecord};
+use tensortap_abi::{SLOTS_PER_TASK, UncapturedReason, UncapturedRecord};
 
 use crate::types::Types;
 use crate::{
@@ -258,10 +258,7 @@ impl Dump {
     /// The name of a queue, if the dump has it.
     #[must_use]
     pub fn queue_name(&self, queue: u32) -> Option<&str> {
-        match &self.source {
-            Source::Index(indexed) => indexed.queue_name(queue),
-            Source::Manifest(_) => None,
-        }
+        self.source.names().1.queue(queue)
     }
 
     /// The modules, sorted by number; empty if the dump has none. [`Module::image`] reads an image and
@@ -281,8 +278,8 @@ impl Dump {
         self.modules().iter().any(|module| module.kind.is_opencl() || module.kind.is_cuda())
     }
 
-    /// Calls a function with every entry of the index of these kinds. Does nothing for a dump without an
-    /// index.
+    /// Calls a function with every entry of the index of these kinds. Without an index, with the strings, tasks, queues,
+    /// steps, attributes, collectives and allocations that the JSON files have.
     pub(crate) fn for_each_of(
         &self,
         kinds: &[tensortap_abi::RecordKind],
@@ -290,7 +287,10 @@ impl Dump {
     ) -> Result<(), FormatError> {
         match &self.source {
             Source::Index(indexed) => indexed.for_each(kinds, each),
-            Source::Manifest(_) => Ok(()),
+            Source::Manifest(held) => {
+                held.for_each(kinds, each);
+                Ok(())
+            }
         }
     }
 
@@ -357,6 +357,12 @@ impl Dump {
     #[must_use]
     pub fn task_names(&self, task: TaskKey) -> Names<'_> {
         self.source.names().1.of_task(self.source.meaning(task))
+    }
+
+    /// The kernel of each subtask slot of a task.
+    #[must_use]
+    pub fn task_kernels(&self, task: TaskKey) -> [u32; SLOTS_PER_TASK] {
+        self.source.meaning(task).func_id
     }
 
     /// All distinct sets of task names, for every task that the dump mentions, captured or not.

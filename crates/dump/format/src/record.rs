@@ -293,6 +293,14 @@ impl IndexRecord {
         self.record.get()
     }
 
+    /// Changes the fields of a record of one kind; leaves other kinds as they are.
+    pub(crate) fn change<T: RecordLayout>(&mut self, change: impl FnOnce(&mut T)) {
+        if let Some(mut fields) = self.get::<T>().copied() {
+            change(&mut fields);
+            self.record = fields.into();
+        }
+    }
+
     /// The task, if the record is one.
     #[must_use]
     pub fn as_task(&self) -> Option<&TaskRecord> {

@@ -8,6 +8,7 @@ mod detect;
 mod dispatch_table;
 mod entries;
 mod fields;
+mod graph_facts;
 mod index_records;
 mod manifest;
 mod manifest_records;
@@ -26,7 +27,7 @@ pub(crate) use case::{case_at, is_case_file, is_single_file, open_case};
 pub use choose::{SkipReason, SkippedIndex};
 pub(crate) use choose::{has_more, open_indexed, take_end, whole_manifest};
 pub(crate) use detect::{JsonKind, detect};
-pub(crate) use index_records::IndexRecords;
+pub(crate) use index_records::{IndexRecords, Threads};
 pub(crate) use manifest::open_manifest;
 pub(crate) use manifest_records::{ManifestRecords, StatedCounter};
 

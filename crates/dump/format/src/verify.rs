@@ -10,8 +10,9 @@ use tensortap_values::{ContentHasher, content_hash};
 use crate::{
     ARGS_FILE, ArgumentKind, Dump, DumpFormat, FormatError, GRAPH_FILE, KERNEL_ARGS_FILE, MANIFEST_FILE,
     PayloadState, Record, Tail, Totals,
+    allocation_check::check_allocations,
     error::AtPath,
-    family_check::check_families,
+    family_check::{check_families, may_lack_tasks},
     index::ReadAhead,
     json::Hex64,
     json_check::problems_beside,
@@ -197,9 +198,16 @@ pub fn verify_spread(dump: &Dump, spread: &ParallelFor<'_>) -> Result<Findings, 
     match dump.source() {
         Source::Index(indexed) => {
             check_end(dump, indexed, &mut findings);
-            check_families(dump, indexed, &mut findings)?;
+            // Dumps of older versions may have any parents.
+            if indexed.index.schema_version() > 1 {
+                check_families(dump, indexed, &mut findings)?;
+                check_allocations(dump, may_lack_tasks(dump, indexed), &mut findings)?;
+            }
         }
-        Source::Manifest(held) => check_manifest(dump, held, &mut findings),
+        Source::Manifest(held) => {
+            check_manifest(dump, held, &mut findings);
+            check_allocations(dump, true, &mut findings)?;
+        }
     }
     check_modules(dump, &mut findings);
     let stored = collect_stored(dump, &dump.payloads.lengths()?, &mut findings)?;

@@ -381,6 +381,12 @@ impl Record {
         if self.host_writable {
             map.serialize_entry("host_writable", &true)?;
         }
+        if self.space != MemorySpace::Device {
+            map.serialize_entry("space", self.space.name())?;
+        }
+        if self.marked {
+            map.serialize_entry("marked", &true)?;
+        }
         map.serialize_entry("ndims", &self.ndims)?;
         map.serialize_entry("shape", self.shape())?;
         map.serialize_entry("strides", self.strides())?;

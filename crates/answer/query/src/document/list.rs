@@ -1,13 +1,16 @@
 //! What `list --json` prints.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::Path;
 
 use serde::ser::{Error as _, SerializeSeq};
 use serde::{Serialize, Serializer};
-use tensortap::format::{Dump, FormatError, Loss, RunInfo, Tail};
+use tensortap::TaskId;
+use tensortap::abi::NO_KERNEL;
+use tensortap::format::{Dump, FormatError, Loss, Names, RunInfo, Tail, TaskKey};
 
-use super::record::{KernelNames, ProgramContext, RecordDocument};
+use super::record::{KernelNames, ProgramContext, ProgramFacts, RecordDocument};
 use super::{Lines, begin_records};
 use crate::fields::Row;
 use crate::words::state_name;
@@ -185,6 +188,16 @@ impl<'r, 'a> ListDocument<'r, 'a> {
                 .with_program(program, record);
             Ok::<(), E>(lines.put(out, &document)?)
         })?;
+        if !shared.iter().any(|context| context.program.is_known()) {
+            return Ok(writeln!(out, "\n  ]\n}}")?);
+        }
+        write!(out, "\n  ],\n  \"without_records\": [")?;
+        let mut lines = Lines::new();
+        for (part, context) in self.rows.parts().iter().zip(&shared) {
+            for task in without_records(part, context)? {
+                lines.put(out, &BareTask::of(part, context, task))?;
+            }
+        }
         Ok(writeln!(out, "\n  ]\n}}")?)
     }
 }
@@ -196,10 +209,64 @@ impl Serialize for ListDocument<'_, '_> {
             #[serde(flatten)]
             head: Head<'h>,
             records: Records<'h>,
+            /// Absent unless a dump is of a recorded program.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            without_records: Option<Vec<BareTask<'h>>>,
         }
         let head = Head::of(self.rows).map_err(S::Error::custom)?;
-        Whole { head, records: Records(self.rows) }.serialize(serializer)
+        let shared = shared_by(self.rows).map_err(S::Error::custom)?;
+        let mut without = Vec::new();
+        for (part, context) in self.rows.parts().iter().zip(&shared) {
+            let tasks = without_records(part, context).map_err(S::Error::custom)?;
+            without.extend(tasks.into_iter().map(|task| BareTask::of(part, context, task)));
+        }
+        let without = shared.iter().any(|context| context.program.is_known()).then_some(without);
+        Whole { head, records: Records(self.rows), without_records: without }.serialize(serializer)
     }
+}
+
+/// A task of a recorded program that has no records, such as a region around other tasks.
+#[derive(Serialize)]
+struct BareTask<'a> {
+    rank: Option<u64>,
+    task_id: String,
+    kernels: Vec<String>,
+    task_name: Option<&'a str>,
+    scope: Option<&'a str>,
+    step: u32,
+    #[serde(flatten)]
+    facts: ProgramFacts<'a>,
+}
+
+impl<'a> BareTask<'a> {
+    fn of(part: &Part<'a>, context: &'a PartContext<'_>, task: TaskKey) -> BareTask<'a> {
+        let dump = part.dump;
+        let active = dump.task_kernels(task).into_iter().filter(|id| *id != NO_KERNEL);
+        let Names { task_name, scope, .. } = dump.task_names(task);
+        BareTask {
+            rank: context.rank,
+            task_id: TaskId(task.task_id).to_string(),
+            kernels: active.map(|id| dump.info().kernel_name(id)).collect(),
+            task_name,
+            scope,
+            step: task.step,
+            facts: context.program.facts(task),
+        }
+    }
+}
+
+/// The selected tasks without records.
+fn without_records(part: &Part<'_>, context: &PartContext<'_>) -> Result<BTreeSet<TaskKey>, FormatError> {
+    let (dump, selection) = (part.dump, part.selection);
+    let mut tasks: BTreeSet<TaskKey> =
+        context.program.without_arguments().filter(|task| selection.holds_task(dump, *task)).collect();
+    for record in dump.records() {
+        if tasks.is_empty() {
+            break;
+        }
+        tasks.remove(&record?.task_key());
+    }
+    Ok(tasks)
 }
 
 struct Records<'r>(&'r Rows<'r>);

@@ -8,12 +8,37 @@ use tensortap::TaskId;
 use tensortap::abi::SLOTS_PER_TASK;
 use tensortap::analysis::observation::Observation;
 use tensortap::format::{
-    Attribute, Details, Dump, FormatError, NamedRecord, Record, RunInfo, TaskCollective, TaskDetails,
+    Attribute, Details, Dump, FormatError, NamedRecord, Record, RunInfo, TaskCollective, TaskDetails, TaskKey,
 };
 
 use crate::fields::{Row, flags};
 use crate::observed::ObservedRoles;
 use crate::words::write_record_name;
+
+/// Facts about a task that only recorded programs have.
+#[derive(Default, Serialize)]
+pub struct ProgramFacts<'a> {
+    /// The step's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step_name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue: Option<&'a str>,
+    /// Source file and line that submitted it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<String>,
+    /// The region that contains it, or the task that submitted it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<String>,
+    /// Whether it is a region; absent if not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    region: bool,
+    /// What it is in a collective operation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    collective: Option<TaskCollective<'a>>,
+    /// Its attributes, as in `graph.json`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    attributes: Vec<Attribute<'a>>,
+}
 
 /// One record.
 #[derive(Serialize)]
@@ -24,29 +49,11 @@ pub struct RecordDocument<'a> {
     /// The recorded process, if there are several dumps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u64>,
-    /// The step's name, from a recorded program.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    step_name: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    queue: Option<&'a str>,
+    #[serde(flatten)]
+    facts: ProgramFacts<'a>,
     /// Number of the module with its task's code.
     #[serde(skip_serializing_if = "Option::is_none")]
     module: Option<u32>,
-    /// Source file and line that submitted its task.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    source: Option<String>,
-    /// The region that contains its task, or the task that submitted it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    parent: Option<String>,
-    /// Whether its task is a region; absent if not.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    region: bool,
-    /// What its task is in a collective operation.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    collective: Option<TaskCollective<'a>>,
-    /// Attributes of its task, as in `graph.json`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    attributes: Vec<Attribute<'a>>,
     name: Name<'a>,
     /// The observation, if its role is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,14 +80,8 @@ impl<'a> RecordDocument<'a> {
             index: record.index,
             rank,
             pid: None,
-            step_name: None,
-            queue: None,
+            facts: ProgramFacts::default(),
             module: None,
-            source: None,
-            parent: None,
-            region: false,
-            collective: None,
-            attributes: Vec::new(),
             name: Name(record),
             observed: None,
             record: NamedRecord { record: *record, names: dump.names(record) },
@@ -121,23 +122,41 @@ impl<'d> ProgramContext<'d> {
     }
 }
 
+impl ProgramContext<'_> {
+    /// The facts about a task.
+    pub fn facts(&self, task: TaskKey) -> ProgramFacts<'_> {
+        let Some(details) = &self.details else { return ProgramFacts::default() };
+        let TaskDetails { queue, step_name, source, parent, is_region: region, collective, .. } =
+            details.of(task);
+        ProgramFacts {
+            step_name,
+            queue,
+            source: source.map(|(file, line)| format!("{file}:{line}")),
+            parent: parent.map(|parent| TaskId(parent).to_string()),
+            region,
+            collective,
+            attributes: details.attributes(task).collect(),
+        }
+    }
+
+    /// Whether the dump is of a recorded program.
+    pub fn is_known(&self) -> bool {
+        self.details.is_some()
+    }
+
+    /// The tasks whose records state no arguments.
+    pub fn without_arguments(&self) -> impl Iterator<Item = TaskKey> {
+        self.details.iter().flat_map(Details::without_arguments)
+    }
+}
+
 impl<'a> RecordDocument<'a> {
     /// Adds what a recorded program reported about the record's task.
     #[must_use]
     pub fn with_program(self, program: &'a ProgramContext<'_>, record: &Record) -> Self {
-        let details =
-            program.details.as_ref().map(|details| details.of(record.task_key())).unwrap_or_default();
-        let TaskDetails { queue, step_name, source, parent, is_region: region, collective, .. } = details;
-        let parent = parent.map(|parent| TaskId(parent).to_string());
-        let source = source.map(|(file, line)| format!("{file}:{line}"));
         let observed = program.roles.observed(record).map(Observation::name);
         let module = record.func_ids().find_map(|id| program.modules.get(&id).copied()).filter(|&id| id != 0);
-        let attributes =
-            program.details.as_ref().map(|details| details.attributes(record.task_key()).collect());
-        let attributes: Vec<Attribute<'_>> = attributes.unwrap_or_default();
-        let pid = program.pid;
-        let document = RecordDocument { pid, step_name, queue, module, source, observed, ..self };
-        RecordDocument { parent, region, collective, attributes, ..document }
+        RecordDocument { pid: program.pid, facts: program.facts(record.task_key()), module, observed, ..self }
     }
 }
 

@@ -21,7 +21,7 @@ use crate::module_words::module_words;
 use crate::number::{bytes, time};
 use crate::observed::not_decided;
 use crate::show::Histogram;
-use crate::task::{ArgPage, ArgSnapshot, Neighbor, TaskComparison, TaskPage};
+use crate::task::{ArgPage, ArgSnapshot, MemoryDocument, Neighbor, TaskComparison, TaskPage};
 use crate::words::{arg_words, full_names, launch_text, record_name, scalar_text, step_task, task_words};
 
 /// The document of a task and its neighbors.
@@ -80,6 +80,9 @@ pub struct TaskPageDocument<'a> {
     /// Arguments that could not be captured.
     uncaptured: Vec<UncapturedDocument>,
     arguments: Vec<ArgumentDocument<'a>>,
+    /// With `--memory`: the allocations that the memory of the arguments belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Vec<MemoryDocument>>,
     producers: Vec<NeighborDocument>,
     consumers: Vec<NeighborDocument>,
     /// Other tasks that match the name.
@@ -324,6 +327,7 @@ impl<'a> TaskPageDocument<'a> {
             module_text: module.as_ref().map(module_words),
             uncaptured: uncaptured.iter().map(|&(at, why)| UncapturedDocument::of(*task, at, why)).collect(),
             arguments: args.iter().map(|arg| argument(graph, arg, held)).collect(),
+            memory: None,
             producers: neighbors(producers),
             consumers: neighbors(consumers),
             also_meant: Vec::new(),

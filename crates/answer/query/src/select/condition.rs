@@ -52,15 +52,10 @@ impl Condition {
     pub fn holds(&self, record: &Record) -> bool {
         let is_tensor = record.kind == ArgumentKind::Tensor;
         match self {
-            Condition::Task { ids, named, .. } => {
-                let is_meant = |(step, range): &(Option<u32>, IdRange)| {
-                    step.is_none_or(|step| step == record.step) && holds(&[*range], record.task_id)
-                };
-                ids.iter().any(is_meant) || named.holds(record)
-            }
-            Condition::Scope { tasks, .. } => tasks.contains(&record.task_key()),
-            Condition::Step(ranges) => holds(ranges, record.step.into()),
-            Condition::Func { funcs, .. } => runs_any(record, funcs),
+            Condition::Task { .. }
+            | Condition::Scope { .. }
+            | Condition::Step(_)
+            | Condition::Func { .. } => self.holds_task(record.task_key(), &record.func_id),
             Condition::Stage(stage) => record.stage == *stage,
             Condition::Role(roles, observed) => roles.contains(&role_of(record, observed)),
             Condition::Arg(args) => args.holds(record),
@@ -75,6 +70,22 @@ impl Condition {
             }
             Condition::Dispatch(wanted) => wanted.holds(record),
             Condition::Nan(nans) => nans.holds(record),
+        }
+    }
+
+    /// Whether a task fits, as far as the condition is about tasks. Without records, no task fits a condition about records.
+    pub fn holds_task(&self, task: TaskKey, kernels: &[u32]) -> bool {
+        match self {
+            Condition::Task { ids, named, .. } => {
+                let is_meant = |(step, range): &(Option<u32>, IdRange)| {
+                    step.is_none_or(|step| step == task.step) && holds(&[*range], task.task_id)
+                };
+                ids.iter().any(is_meant) || named.holds(task, kernels)
+            }
+            Condition::Scope { tasks, .. } => tasks.contains(&task),
+            Condition::Step(ranges) => holds(ranges, task.step.into()),
+            Condition::Func { funcs, .. } => kernels.iter().any(|id| funcs.contains(id)),
+            _ => false,
         }
     }
 
@@ -155,10 +166,6 @@ fn role_of(record: &Record, observed: &HashMap<u64, Observation>) -> RoleChoice 
             RoleChoice::Observed(observed.get(&record.index).copied().unwrap_or(Observation::Unobserved))
         }
     }
-}
-
-fn runs_any(record: &Record, funcs: &[u32]) -> bool {
-    record.func_ids().any(|id| funcs.contains(&id))
 }
 
 pub fn ids_text(&(first, last): &IdRange, text: impl Fn(u64) -> String) -> String {

@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use tensortap::UnknownName;
+use tensortap::abi::{NO_KERNEL, SLOTS_PER_TASK};
 use tensortap::format::{
     Dump, FormatError, Names, Record, TaskKey, func_ids, is_pattern, kernel_fits, scope_fits, short_name,
     task_fits, word_fits,
@@ -42,9 +43,9 @@ impl NamedTasks {
         Ok(known)
     }
 
-    /// Whether a record belongs to a matching task.
-    pub fn holds(&self, record: &Record) -> bool {
-        record.func_ids().any(|id| self.funcs.contains(&id)) || self.tasks.contains(&record.task_key())
+    /// Whether a task with these kernels matches.
+    pub fn holds(&self, task: TaskKey, kernels: &[u32]) -> bool {
+        kernels.iter().any(|id| self.funcs.contains(id)) || self.tasks.contains(&task)
     }
 }
 
@@ -69,16 +70,24 @@ fn tasks_where(
         return Ok(tasks);
     }
     let mut answers = HashMap::new();
-    for record in dump.records() {
-        let record = record?;
-        let names = dump.task_names(record.task_key());
-        let fits = *answers.entry((names.scope, names.task_name, record.func_id)).or_insert_with(|| {
-            let kernels: Vec<String> = record.func_ids().map(|id| dump.info().kernel_name(id)).collect();
+    let mut see = |task: TaskKey, func_id: [u32; SLOTS_PER_TASK]| {
+        let names = dump.task_names(task);
+        let fits = *answers.entry((names.scope, names.task_name, func_id)).or_insert_with(|| {
+            let active = func_id.iter().filter(|id| **id != NO_KERNEL);
+            let kernels: Vec<String> = active.map(|id| dump.info().kernel_name(*id)).collect();
             fits(&names, &kernels)
         });
         if fits {
-            tasks.insert(record.task_key());
+            tasks.insert(task);
         }
+    };
+    for record in dump.records() {
+        let record = record?;
+        see(record.task_key(), record.func_id);
+    }
+    // Tasks without arguments, such as regions.
+    if dump.info().is_of_program() {
+        dump.details()?.without_arguments().for_each(|task| see(task, dump.task_kernels(task)));
     }
     Ok(tasks)
 }

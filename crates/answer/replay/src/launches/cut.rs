@@ -53,7 +53,7 @@ pub fn extract(
         return Err(not_extracted(format!("{why}; add --allow-inexact to extract it anyway")));
     }
     let payloads = in_new_folder(&config.out, |folder| {
-        let payloads = dump.cut_task(task.task_id, folder)?;
+        let payloads = dump.cut_task(task, folder)?;
         write_text(&folder.join(README_FILE), &explain(task, module))?;
         Ok(payloads)
     })?;

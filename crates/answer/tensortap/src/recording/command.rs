@@ -23,6 +23,8 @@ pub const OPENCL_LAYER: &str = "libtensortap_opencl.so";
 pub const CUDA_LIBRARY: &str = "libtensortap_cuda.so";
 /// Environment variable with the library that the CUDA driver loads: one path.
 pub const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
+/// Environment variable with the library that NVTX loads: one path.
+const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
 /// Environment variable with the maximum number of captured bytes of a range.
 const MAX_RANGE: &str = "TENSORTAP_MAX_RANGE";
 /// Environment variable that turns off deduplication in the program, because the collector may no longer
@@ -117,6 +119,10 @@ pub fn start(command: &[OsString], socket: &Path, libraries: &Libraries) -> io::
     }
     if let Some(library) = &libraries.cuda {
         command.env(CUDA_INJECTION, library);
+        // Without this variable, ranges are not recorded, but everything else is.
+        if std::env::var_os(NVTX_INJECTION).is_none_or(|taken| taken.is_empty()) {
+            command.env(NVTX_INJECTION, library);
+        }
     }
     if let Some(bytes) = libraries.max_range {
         command.env(MAX_RANGE, bytes.to_string());

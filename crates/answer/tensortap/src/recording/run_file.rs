@@ -49,6 +49,8 @@ pub struct RunFile {
     /// Number of ranks of the program, as the user or its processes name it. Ranks from 0 that are not among the
     /// processes never attached.
     pub expected_ranks: Option<u32>,
+    /// Identity of a run of several hosts, each of which has a run folder; `null` for a run of one host.
+    pub run_id: Option<String>,
     /// Every attached process, in the order of attaching.
     pub processes: Vec<ProcessEntry>,
     /// Keys this version does not know.

@@ -152,6 +152,11 @@ pub struct RecordArgs {
     #[arg(long, value_name = "N", value_parser = whole(1..=MAX_RANKS))]
     ranks: Option<u32>,
 
+    /// Identity of the run, the same on all of its hosts. Each host records into a folder of its own; all verbs read the
+    /// folder that contains them as one run [default: SLURM_JOB_ID and SLURM_STEP_ID, if `record` runs in a step of Slurm]
+    #[arg(long, value_name = "ID")]
+    run_id: Option<String>,
+
     /// What to record of every argument: marked, full, meta or hash, or their numbers 1 to 4 [default: full]
     #[arg(long, value_name = "LEVEL", num_args = 1, require_equals = true, value_parser = parse_level, help_heading = "Dump")]
     dump_tensor: Option<DumpLevel>,
@@ -162,6 +167,12 @@ pub struct RecordArgs {
 
     #[command(flatten)]
     how: RecordingArgs,
+}
+
+/// The job and the step of Slurm that this process is in.
+fn slurm_step() -> Option<String> {
+    let [job, step] = ["SLURM_JOB_ID", "SLURM_STEP_ID"].map(|name| std::env::var(name).ok());
+    job.zip(step).map(|(job, step)| format!("slurm {job}.{step}"))
 }
 
 impl RecordArgs {
@@ -184,6 +195,7 @@ impl RecordArgs {
         config.max_range = self.max_range;
         config.environment.clone_from(&self.env);
         config.ranks = self.ranks;
+        config.run_id = self.run_id.clone().or_else(slurm_step);
         Ok(config)
     }
 

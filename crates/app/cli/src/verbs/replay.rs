@@ -271,7 +271,7 @@ impl ReplayArgs {
 }
 
 fn has_many_tasks(dump: &Dump) -> bool {
-    dump.tasks().map_or(true, |tasks| tasks.len() > 1)
+    dump.tasks().map_or(true, |tasks| tasks.iter().filter(|task| !task.contains_tasks()).count() > 1)
 }
 
 fn parse_set_arg(text: &str) -> Result<(u16, String), &'static str> {

@@ -55,6 +55,7 @@ const FEW: u64 = 1000;
     tensortap show 1:2/after/2 --slice 0:4,:,-1    a part of the values, sliced as in numpy\n  \
     tensortap show --func mul --stage after        selectors that match one record\n  \
     tensortap show 3 --delta                       changes of the kernel to an in-out argument\n  \
+    tensortap show softmax --memory                allocations of its arguments, and who wrote them since\n  \
     tensortap show 3 --as bfloat16[4,512]          bytes of unknown type, read as bfloat16\n  \
     tensortap show 3 --hex --full > bytes.txt\n\n\
     `tensortap list` lists the records. With --json, the elements are in one list, the last axis varying fastest."
@@ -77,6 +78,9 @@ pub struct ShowArgs {
     /// Show what the kernel changed in an in-out argument
     #[arg(long)]
     delta: bool,
+    /// Show which allocation the memory of a task's arguments belongs to, and which tasks wrote it since
+    #[arg(long, conflicts_with_all = ["hex", "delta", "slice", "full"])]
+    memory: bool,
     /// Read the bytes of a record of unknown type as this type: bfloat16[4,512,1024], or float32 for all bytes
     #[arg(long = "as", value_name = "DTYPE[SHAPE]", value_parser = parse_read_as)]
     read_as: Option<ReadType>,
@@ -135,6 +139,13 @@ pub fn run(args: &ShowArgs, registry: &Registry, output: Output) -> anyhow::Resu
         return Err(UsageError {
             message: "--golden and --reference label a task, but a record is selected".into(),
             hint: format!("name only the task; `{} diff` compares records", program()),
+        }
+        .into());
+    }
+    if args.memory {
+        return Err(UsageError {
+            message: "--memory shows the memory of a task's arguments, but a record is selected".into(),
+            hint: "name only the task".into(),
         }
         .into());
     }

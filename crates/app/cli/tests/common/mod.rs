@@ -12,6 +12,8 @@
 //! `count_run` lets `scripts/test` report how many runs and replays the suites made.
 #![allow(dead_code, reason = "each suite uses only a part of it")]
 
+pub mod regions;
+
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::fs::OpenOptions;

@@ -614,6 +614,41 @@ static CUresult do_free(const void *params) {
 }
 CUresult cuMemFree_v2(CUdeviceptr at) { return with_callbacks(245, &at, NULL, do_free); }
 
+// Memory in stream order. The driver returns an address at once, and reuses the memory after the stream has come so far.
+struct pool_params {
+  CUdeviceptr *at;
+  size_t bytes;
+  CUstream stream;
+};
+CUresult cuMemAllocAsync(CUdeviceptr *at, size_t bytes, CUstream stream) {
+  struct pool_params p = {at, bytes, stream};
+  return with_callbacks(598, &p, NULL, do_alloc);
+}
+struct from_pool_params {
+  CUdeviceptr *at;
+  size_t bytes;
+  void *pool;
+  CUstream stream;
+};
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *at, size_t bytes, void *pool, CUstream stream) {
+  struct from_pool_params p = {at, bytes, pool, stream};
+  return with_callbacks(611, &p, NULL, do_alloc);
+}
+struct free_params {
+  CUdeviceptr at;
+  CUstream stream;
+};
+static void run_free(void *data) { do_free(data); }
+static CUresult do_free_async(const void *params) {
+  const struct free_params *p = params;
+  submit(p->stream, run_free, &p->at, sizeof p->at);
+  return SUCCESS;
+}
+CUresult cuMemFreeAsync(CUdeviceptr at, CUstream stream) {
+  struct free_params p = {at, stream};
+  return with_callbacks(600, &p, NULL, do_free_async);
+}
+
 struct map_params {
   CUdeviceptr at;
   size_t bytes, offset;

@@ -56,6 +56,9 @@ typedef struct {
 CUresult cuInit(unsigned flags);
 CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t bytes);
 CUresult cuMemFree_v2(CUdeviceptr at);
+CUresult cuMemAllocAsync(CUdeviceptr *at, size_t bytes, CUstream stream);
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *at, size_t bytes, void *pool, CUstream stream);
+CUresult cuMemFreeAsync(CUdeviceptr at, CUstream stream);
 CUresult cuMemMap(CUdeviceptr at, size_t bytes, size_t offset, uint64_t handle, unsigned long long flags);
 CUresult cuMemSetAccess(CUdeviceptr at, size_t bytes, const CUmemAccessDesc *descriptions, size_t count);
 CUresult cuModuleGetGlobal_v2(CUdeviceptr *at, size_t *bytes, CUmodule module, const char *name);

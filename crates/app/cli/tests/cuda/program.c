@@ -97,6 +97,9 @@ int main(int count, char **args) {
     else if (!strcmp(what, "stream_gone")) NEED(cuStreamDestroy_v2(stream));
     else if (!strcmp(what, "reset")) fake_reset();
     else if (!strcmp(what, "alloc")) NEED(cuMemAlloc_v2(&buffers[n[0]], 4 * (size_t)n[1]));
+    else if (!strcmp(what, "alloc_async")) NEED(cuMemAllocAsync(&buffers[n[1]], 4 * (size_t)n[2], stream));
+    else if (!strcmp(what, "alloc_from")) NEED(cuMemAllocFromPoolAsync(&buffers[n[1]], 4 * (size_t)n[2], (void *)(uintptr_t)n[3], stream));
+    else if (!strcmp(what, "free_async")) NEED(cuMemFreeAsync(buffers[n[1]], stream));
     else if (!strcmp(what, "free")) NEED(cuMemFree_v2(buffers[n[0]]));
     else if (!strcmp(what, "texture") || !strcmp(what, "surface")) {
       uint64_t handle, wanted = n[0];

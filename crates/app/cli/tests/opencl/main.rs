@@ -5,7 +5,9 @@ mod blamed;
 #[path = "../common/mod.rs"]
 mod common;
 mod evidence;
+mod memory;
 mod plan;
+mod regions;
 mod replayed;
 mod transparency;
 mod truth;

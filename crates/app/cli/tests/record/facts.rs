@@ -48,11 +48,12 @@ impl Recordings {
     }
 }
 
-/// Ids of tasks in the order of their begins: `run`, then for each step `step`, `layer`, `scale`, `add`, `copy`, and the
-/// collective.
+/// Ids of tasks in the order of their begins: `run`, the region without arguments, then for each step `step`, `layer`,
+/// `scale`, `add`, `copy`, and the collective.
 const RUN: u64 = 1;
+const SETUP: u64 = 2;
 fn step(number: u64) -> u64 {
-    2 + 6 * number
+    3 + 6 * number
 }
 
 fn id(task: u64) -> String {
@@ -86,9 +87,26 @@ fn every_fact_of_a_program_is_shown_and_verified() {
     let page = recordings.json(&format!("show right {reduce:#x}"));
     assert_eq!(page["collective"], json!({"group": "dp", "sequence": "1", "kind": "all_reduce"}));
 
-    let text = recordings.said(&format!("show right {add:#x}"));
+    // The memory of `h` was allocated for the second time, and `scale` wrote it since.
+    let page = recordings.json(&format!("show right {add:#x} --memory"));
+    let [memory] = &page["memory"].as_array().unwrap()[..] else { panic!("{page}") };
+    let allocated = (&memory["allocated"]["storage"], &memory["allocated"]["pool"]);
+    assert_eq!(allocated, (&json!(id(8)), &json!("cache")));
+    let found = [&memory["generation"], &memory["bytes"], &memory["freed"], &memory["writers"]];
+    assert_eq!(found, [&json!(2), &json!(16), &Value::Null, &json!([format!("{scale:#x}")])]);
+    let text = recordings.said(&format!("show right {scale:#x} --memory"));
     for expected in [
-        "inside of     0x9 layer, in 0x8 step 1, in 0x1 run",
+        "memory of argument 0\n  not known: the dump has no allocations of it",
+        "generation 2, allocated from cache (storage 0x8); no recorded task wrote it since",
+    ] {
+        assert!(text.contains(expected), "{expected} in {text}");
+    }
+    let refused = tensortap(recordings.folder.path(), "show right 0 --memory").output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    let text = recordings.said(&format!("show right {add:#x}"));
+    assert!(!text.contains("generation"), "{text}");
+    for expected in [
+        "inside of     0xa layer, in 0x9 step 1, in 0x1 run",
         "axis = -1",
         "factor = 1",
         "inplace = true",
@@ -100,7 +118,7 @@ fn every_fact_of_a_program_is_shown_and_verified() {
         assert!(text.contains(expected), "{expected} in {text}");
     }
     let text = recordings.said(&format!("show right {layer:#x}"));
-    assert!(text.contains("contains      2 tasks: 0xa, 0xb"), "{text}");
+    assert!(text.contains("contains      2 tasks: 0xb, 0xc"), "{text}");
     let text = recordings.said(&format!("show right {reduce:#x}"));
     assert!(text.contains("collective    all_reduce, number 1 of group dp"), "{text}");
 
@@ -113,17 +131,29 @@ fn every_fact_of_a_program_is_shown_and_verified() {
     assert!(of(layer).iter().all(|record| record["parent"] == id(step(1)) && record["region"] == true));
     assert!(of(RUN).iter().all(|record| record["parent"].is_null() && record["region"] == true));
     assert_eq!(of(reduce)[0]["collective"], json!({"group": "dp", "sequence": "1", "kind": "all_reduce"}));
+    let setup = json!([{"rank": null, "task_id": id(SETUP), "kernels": [], "task_name": "setup", "scope": null, "step": 0,
+        "parent": id(RUN), "region": true}]);
+    assert_eq!((of(SETUP).len(), &list["without_records"]), (0, &setup));
+    for (selector, expected) in
+        [("--task setup", &setup), ("--task 0x3", &json!([])), ("--stage before", &json!([]))]
+    {
+        assert_eq!(
+            &recordings.json(&format!("list right {selector}"))["without_records"],
+            expected,
+            "{selector}"
+        );
+    }
 
     let graph = recordings.graph("right");
     let tasks = graph["tasks"].as_array().unwrap();
-    assert_eq!((tasks.len(), &graph["schema_version"]), (13, &json!(2)));
+    assert_eq!((tasks.len(), &graph["schema_version"]), (14, &json!(2)));
     for (task, parent) in
         [(step(0), RUN), (step(1), RUN), (layer, step(1)), (scale, layer), (reduce, step(1))]
     {
         let task = tasks.iter().find(|one| one["task_id"] == id(task)).unwrap();
         assert_eq!(task["parent"], id(parent), "{task}");
     }
-    assert_eq!(tasks.iter().filter(|task| task["region"] == true).count(), 5);
+    assert_eq!(tasks.iter().filter(|task| task["region"] == true).count(), 6);
     assert_eq!(graph["attributes"].as_array().unwrap().len(), 5 + 6 * 7);
     let collectives = [step(0) + 5, reduce].into_iter().zip(["0", "1"]);
     let collectives = collectives.map(|(task, sequence)| {
@@ -143,6 +173,54 @@ fn every_fact_of_a_program_is_shown_and_verified() {
     assert!(recordings.said("verify right").contains("OK"));
 }
 
+/// The kernels `add` and `sum of ranks` of the program, with the addresses of their arguments.
+const KERNELS: &str = "
+#include <stdint.h>
+void add(uint64_t *args) { for (int i = 0; i < 4; i++) ((float *)args[0])[i] += 1; }
+void sum(uint64_t *args) { (void)args; }
+";
+
+#[test]
+fn a_case_keeps_the_facts_about_its_task() {
+    let recordings = Recordings::of(&["right"]);
+    let path = |name: &str| recordings.folder.path().join(name);
+    std::fs::write(path("kernels.c"), KERNELS).unwrap();
+    good(Command::new("cc").args(["-shared", "-fPIC"]).arg(path("kernels.c")).arg("-o").arg(path("k.so")));
+    let (layer, add, reduce) = (step(1) + 1, step(1) + 3, step(1) + 5);
+    let extract = |task: u64, kernel: &str, case: &str| {
+        let mut command = tensortap(
+            recordings.folder.path(),
+            &format!("extract right --task {task:#x} --out {case} --kernel"),
+        );
+        good(command.arg(format!("{kernel}=k.so:{}", &kernel[..3])).args(["--abi", "raw"]));
+    };
+    extract(add, "add", "case");
+    let page = recordings.json(&format!("show case {add:#x}"));
+    assert_eq!((&page["attributes"], &page["parent"]), (&attributes(1.0, true), &json!(id(layer))));
+    let page = recordings.json(&format!("show case {layer:#x}"));
+    assert_eq!((&page["task_name"], &page["region"]), (&json!("layer"), &json!(true)), "{page}");
+    assert_eq!(page["children"], json!([format!("{add:#x}")]));
+    let graph: Value = serde_json::from_slice(&std::fs::read(path("case/graph.json")).unwrap()).unwrap();
+    let events = graph["allocations"].as_array().unwrap().iter();
+    let events: Vec<_> = events.map(|event| (&event["freed"], &event["pool"], &event["storage"])).collect();
+    let (no, yes, pool, [first, second]) =
+        (json!(false), json!(true), json!("cache"), [json!(id(7)), json!(id(8))]);
+    let expected =
+        [(&no, &pool, &first), (&yes, &pool, &first), (&no, &pool, &second), (&yes, &pool, &second)];
+    assert_eq!(events, expected);
+    assert!(recordings.said("verify case").contains("OK"));
+    // The regions in the case are not replayed.
+    let replay = recordings.json("replay case --trust");
+    assert_eq!(
+        (&replay["verdict"], &replay["tasks"], &replay["bitexact"]),
+        (&json!("pass"), &json!(1), &json!(1)),
+        "{replay}"
+    );
+    extract(reduce, "sum of ranks", "reduce");
+    let page = recordings.json(&format!("show reduce {reduce:#x}"));
+    assert_eq!(page["collective"], json!({"group": "dp", "sequence": "1", "kind": "all_reduce"}));
+}
+
 #[test]
 fn damaged_facts_do_not_verify() {
     let recordings = Recordings::of(&["right"]);
@@ -155,7 +233,7 @@ fn damaged_facts_do_not_verify() {
     let whole = std::fs::read_to_string(&file).unwrap();
     for (from, to) in [
         ("\"value\":\"-1\"", "\"value\":\"-2\""),
-        ("\"parent\":\"0x0000000000000009\"", "\"parent\":\"0x0000000000000008\""),
+        ("\"parent\":\"0x000000000000000a\"", "\"parent\":\"0x0000000000000009\""),
         ("\"group\":\"dp\"", "\"group\":\"tp\""),
         ("\"pool\":\"cache\"", "\"pool\":\"other\""),
     ] {
@@ -199,7 +277,7 @@ fn right_runs_with_regions_pass_and_a_wrong_kernel_in_a_region_is_named_itself()
     let wrong = blame("wrong", 1);
     let add = step(1) + 3;
     assert_eq!((&wrong["verdict"], &wrong["first_wrong"]), (&json!("fail"), &json!([id(add)])));
-    let expected = (1..=13).map(|task| {
+    let expected = (1..=14).map(|task| {
         let label = match task {
             _ if task == add => "wrong_here",
             // The regions around it, and the tasks after it.

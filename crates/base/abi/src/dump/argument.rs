@@ -195,6 +195,11 @@ impl MemorySpace {
         matches!(self, MemorySpace::Pinned | MemorySpace::Managed)
     }
 
+    /// The space with this name in JSON.
+    pub fn named(name: &str) -> Option<MemorySpace> {
+        (0..).map_while(MemorySpace::from_tag).find(|space| space.name() == name)
+    }
+
     /// The space of a tag; `None` if the tag is damaged.
     pub const fn from_tag(tag: u8) -> Option<MemorySpace> {
         match tag {

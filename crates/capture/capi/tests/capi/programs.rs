@@ -2,6 +2,7 @@
 
 use std::{path::Path, process::Command};
 
+use serde_json::{Value, json};
 use tensortap_format::{ArgumentKind, Dump, PayloadState, Record};
 use tensortap_record::{DType, DumpStage, ModuleKind, Role, UncapturedReason};
 use tensortap_sync::lease::Tenancy;
@@ -284,6 +285,29 @@ fn check_classes(dump: &Dump) {
     };
     let inside = of("tasks", "0x0000000000000007").unwrap();
     assert_eq!(inside["parent"], "0x0000000000000006", "{inside}");
+    let id = inside["task_id"].clone();
+    let collective = json!({"task_id": id, "group": "dp", "sequence": "3", "kind": "all_gather"});
+    assert_eq!(graph["collectives"], json!([collective]));
+    let generator = json!({"task_id": id, "name": "generator", "type": "uncaptured", "value": "Generator"});
+    assert_eq!(of("attributes", "0x0000000000000007"), Some(generator));
+    let events = graph["allocations"].as_array().unwrap().iter().map(|event| {
+        json!([
+            event["freed"],
+            event["bytes"],
+            event["space"],
+            event["storage"],
+            event["pool"],
+            event["queue"],
+            event["after_task"]
+        ])
+    });
+    let expected = json!([
+        [false, 4, "host", "0x0000000000000005", "cache", null, null],
+        [true, 4, "host", "0x0000000000000005", "cache", null, null],
+        [false, 64, "device", null, null, 1, id],
+        [true, 4, "host", null, null, null, null],
+    ]);
+    assert_eq!(Value::from_iter(events), expected);
     let entries =
         graph["attributes"].as_array().unwrap().iter().filter(|one| one["task_id"] == "0x0000000000000006");
     let values: Vec<String> = entries.map(|one| format!("{}={}", one["name"], one["value"])).collect();

@@ -98,7 +98,13 @@ static void regions(const tensortap::Thread &thread, int ok)
     EXPECT(region.status() == ok);
     tensortap::Region moved = std::move(region);
     std::vector<int> content{4};
-    thread.task("inside").in(0, content);
+    tensortap::Task inside = thread.task("inside");
+    inside.in(0, content).collective("dp", 3, TT_ALL_GATHER);
+    inside.attribute("generator", tensortap::Value::uncaptured("Generator"));
+    EXPECT(inside.status() == ok);
+    const tensortap::Memory memory = tensortap::Memory(content.data(), 4).storage(5).pool("cache");
+    EXPECT(thread.allocated(memory) == ok && thread.freed(memory) == ok);
+    EXPECT(thread.allocated(tensortap::Memory(0x7000, 64, TT_DEVICE_MEMORY).queue(thread.queue("stream"), 7)) == ok);
 }
 
 int main(int argc, char **argv)

@@ -147,7 +147,7 @@ pub fn unloaded(backend: &CudaBackend, number: Number) {
         state.launch_cache.clear();
         state.modules.forget(number)
     };
-    gone.into_iter().for_each(|address| memory::freed(backend, address));
+    gone.into_iter().for_each(|address| memory::freed(backend, address, None));
 }
 
 /// A variable of a module.
@@ -222,7 +222,7 @@ pub fn place(backend: &CudaBackend, handle: usize, variable: Memory) {
         is_new
     };
     if is_new {
-        memory::add(backend, variable, None);
+        memory::add(backend, variable, None, None);
     }
 }
 

@@ -2,14 +2,14 @@
 
 use std::{collections::HashMap, ffi::c_void, ptr};
 
-use tensortap_queue::{Range, RangeRole};
-use tensortap_record::{DType, DumpStage, MemorySpace, Operation, Role, TaskInfo, Tensor};
+use tensortap_queue::{Memory, MemoryEvent, Range, RangeRole};
+use tensortap_record::{DType, DumpStage, MemorySpace, Operation, QueueId, Role, TaskInfo, Tensor};
 
 use super::driver_fn;
 use crate::{
     ffi::{self, Bits, BufferRegion, Context, Mem, Status},
     layer::Layer,
-    objects::{HOST, Key, Region, RootBuffer, is_host_writable, key},
+    objects::{HOST, Key, QueueState, Region, RootBuffer, is_host_writable, key},
     raw,
 };
 
@@ -63,12 +63,39 @@ unsafe fn add_buffer(mem: Mem, flags: Bits, size: usize, content: *mut c_void) {
         memory
     };
     watch_destruction(layer, mem);
-    layer.record(|recorder| recorder.allocation(memory.address, memory.bytes, space, false));
+    record_event(layer, memory, false, None, None);
     if flags & (ffi::MEM_COPY_HOST_PTR | ffi::MEM_USE_HOST_PTR) != 0 && !content.is_null() {
         let range = Range { space, ..Range::dense((memory.address, memory.bytes), 0, memory.bytes, None) };
         // SAFETY: the driver has just read it.
         unsafe { record_host_write(layer, "clCreateBuffer", range, content.cast()) };
     }
+}
+
+/// Records that memory was allocated from a pool, or freed: in the order of a queue, or in that of the program.
+pub fn record_event(
+    layer: &Layer,
+    memory: Memory,
+    freed: bool,
+    queue: Option<&QueueState>,
+    pool: Option<&str>,
+) {
+    let event = {
+        let mut objects = layer.objects();
+        let storages = &mut objects.storages.0;
+        let storage = match freed {
+            true => storages.end(memory.address),
+            false => storages.begin(memory.address, pool.map(Into::into)),
+        };
+        let after_task = objects.orders.last_task(queue.map(|queue| queue.number));
+        MemoryEvent {
+            memory,
+            storage,
+            freed,
+            queue: queue.map_or(QueueId::NONE, |queue| queue.id),
+            after_task,
+        }
+    };
+    layer.record(|recorder| event.record(recorder));
 }
 
 /// Records that the host wrote memory outside of any queue. This is a task of its own. All later commands are ordered
@@ -218,6 +245,6 @@ unsafe extern "C" fn destroyed(mem: Mem, _: *mut c_void) {
             .and_then(|region| objects.memories.remove(region.memory.address))
     };
     if let Some(memory) = gone {
-        layer.record(|recorder| recorder.allocation(memory.address, memory.bytes, memory.space, true));
+        record_event(layer, memory, true, None, None);
     }
 }

@@ -7,13 +7,15 @@ use tensortap_record::{MemorySpace, Operation, Role};
 
 use super::{
     driver_fn, enqueue_functions,
+    memory::record_event,
     transfers::{add_mapping, next_unmapped, remove_mapping},
 };
 use crate::{
     enqueue::{CommandSpec, QueueTarget, enqueue},
     ffi::{self, Bits, Context, Event, FreeCallback, Queue, Status},
     layer::Layer,
-    objects::{HostMapping, Objects},
+    objects::{HostMapping, Objects, QueueState},
+    queue_state::queue_state,
     raw,
     snapshot::Source,
 };
@@ -27,13 +29,17 @@ pub unsafe extern "C" fn alloc(context: Context, flags: Bits, size: usize, align
         let space = if is_fine { MemorySpace::Managed } else { MemorySpace::Device };
         let memory = Memory { address: start.addr() as u64, bytes: size as u64, space };
         let layer = Layer::get();
-        layer.objects().memories.add(memory);
-        layer.record(|recorder| recorder.allocation(memory.address, memory.bytes, space, false));
+        let gone = layer.objects().memories.add(memory);
+        gone.into_iter().for_each(|gone| record_event(layer, gone, true, None, None));
+        record_event(layer, memory, false, None, Some(POOL));
     }
     start
 }
 
-fn record_free(start: *mut c_void) {
+/// The pool of shared virtual memory.
+const POOL: &str = "shared virtual memory";
+
+fn record_free(start: *mut c_void, queue: Option<&QueueState>) {
     let layer = Layer::get();
     let gone = {
         let mut objects = layer.objects();
@@ -44,13 +50,13 @@ fn record_free(start: *mut c_void) {
         gone
     };
     if let Some(memory) = gone {
-        layer.record(|recorder| recorder.allocation(memory.address, memory.bytes, memory.space, true));
+        record_event(layer, memory, true, queue, None);
     }
 }
 
 pub unsafe extern "C" fn free(context: Context, start: *mut c_void) {
     if !start.is_null() {
-        record_free(start);
+        record_free(start, None);
     }
     // SAFETY: the program's guarantees.
     unsafe { driver_fn!(clSVMFree)(context, start) }
@@ -85,7 +91,8 @@ pub unsafe extern "C" fn enqueue_free(
             driver_fn!(clEnqueueSVMFree)(queue, start_count, starts, callback, data, count, waits, event)
         });
         if status == ffi::SUCCESS {
-            gone.into_iter().for_each(record_free);
+            let queue = queue_state(Layer::get(), queue);
+            gone.into_iter().for_each(|start| record_free(start, queue.as_deref()));
         }
         status
     }

@@ -143,10 +143,6 @@ impl IndexRecords {
         Ok(assembler.finish(&self.index.info.kernels))
     }
 
-    pub(crate) fn queue_name(&self, queue: u32) -> Option<&str> {
-        self.definitions.queue(queue)
-    }
-
     /// Modules, sorted by number.
     pub(crate) fn modules(&self) -> Vec<crate::Module> {
         self.definitions.modules()
@@ -218,8 +214,8 @@ const MAX_THREADS: usize = 1 << 16;
 /// The thread that holds each lane during a walk over the index. A lane is leased by one thread after
 /// another.
 #[derive(Default)]
-struct Threads {
-    known: Vec<RecordingThread>,
+pub(crate) struct Threads {
+    pub(crate) known: Vec<RecordingThread>,
     holders: HashMap<u32, u32>,
     /// Positions of threads with an operating system id.
     by_tid: HashMap<(u64, Option<Box<str>>), u32>,
@@ -227,7 +223,7 @@ struct Threads {
 
 impl Threads {
     /// The thread that made this record.
-    fn see(&mut self, lane: u32, record: &IndexRecord, definitions: &Definitions) -> Option<u32> {
+    pub(crate) fn see(&mut self, lane: u32, record: &IndexRecord, definitions: &Definitions) -> Option<u32> {
         let thread = match record.get::<LaneRecord>() {
             Some(held) => {
                 let name = definitions.string(held.name).map(Box::from);

@@ -35,14 +35,16 @@ pub(crate) fn open_manifest(path: &Path) -> Result<ManifestRecords, FormatError>
     }
     let mut unreadable = Vec::new();
     let graph = readable(read_graph(dir, detected), &mut unreadable)?.flatten();
-    let slots = graph.as_ref().map(|graph| &graph.slots);
+    let mut graph = graph;
     let meter = Meter::new(MAX_HEAD_BYTES);
     let mut json = json_reader(open_regular(path)?, &meter);
-    let mut held =
-        read_manifest(path, slots, &meter, |reader| reader.deserialize(&mut json).and_then(|()| json.end()))?;
+    let mut held = read_manifest(path, graph.as_mut(), &meter, |reader| {
+        reader.deserialize(&mut json).and_then(|()| json.end())
+    })?;
     if let Some(mut graph) = graph {
         held.info.runtime = graph.runtime.take().unwrap_or(held.info.runtime);
         held.shared = std::mem::take(&mut graph.shared);
+        held.facts = Box::new(std::mem::take(&mut graph.facts));
         match graph.in_steps(&held.tasks.steps()) {
             Ok(graph) => held.graph = Some(graph),
             Err(reason) => {
@@ -68,9 +70,10 @@ pub(super) fn open_documents(
     graph: Value,
 ) -> Result<ManifestRecords, FormatError> {
     let bad = |reason| FormatError::BadManifest { path: path.to_owned(), record: None, reason };
-    let graph = task_graph::of_document(graph).map_err(bad)?;
+    let mut graph = task_graph::of_document(graph).map_err(bad)?;
     let meter = Meter::new(MAX_HEAD_BYTES);
-    let mut held = read_manifest(path, Some(&graph.slots), &meter, |reader| reader.deserialize(manifest))?;
+    let mut held = read_manifest(path, Some(&mut graph), &meter, |reader| reader.deserialize(manifest))?;
+    held.facts = Box::new(std::mem::take(&mut graph.facts));
     held.graph = Some(graph.in_steps(&held.tasks.steps()).map_err(bad)?);
     Ok(held)
 }
@@ -96,19 +99,26 @@ fn read_graph(dir: &Path, detected: JsonKind) -> Result<Option<TaskGraph>, Forma
         JsonKind::Foreign => neighbors::find(dir, simpler::DEPS_FILE)?,
         JsonKind::OrchestrationArgs | JsonKind::Other => None,
     };
-    let read = found
-        .map(|(path, file)| task_graph::read(file).map_err(|reason| FormatError::Beside { path, reason }));
+    let read = found.map(|(path, file)| {
+        task_graph::read(file, detected == JsonKind::Own)
+            .map_err(|reason| FormatError::Beside { path, reason })
+    });
     read.transpose()
 }
 
 /// Reads a manifest: `parse` passes all of it to a reader.
 fn read_manifest(
     path: &Path,
-    slots: Option<&Slots>,
+    mut graph: Option<&mut TaskGraph>,
     meter: &Meter,
     parse: impl FnOnce(Reader<'_>) -> Result<(), serde_json::Error>,
 ) -> Result<ManifestRecords, FormatError> {
     let mut read = ReadManifest::default();
+    if let Some(graph) = &mut graph {
+        read.definitions = std::mem::take(&mut graph.facts.definitions);
+        read.numbers = std::mem::take(&mut graph.facts.numbers);
+    }
+    let slots = graph.as_ref().map(|graph| &graph.slots);
     if let Err(error) = parse(Reader { read: &mut read, meter, slots }) {
         let record = read.in_list.then_some(read.table.len() as u64);
         let reason = match error.is_eof() {
@@ -120,6 +130,9 @@ fn read_manifest(
         return Err(FormatError::BadManifest { path: path.to_owned(), record, reason });
     }
     read.table.shrink();
+    // If a record and the graph disagree, the record is right.
+    let meanings = graph.map(|graph| std::mem::take(&mut graph.meanings)).unwrap_or_default();
+    meanings.into_iter().for_each(|(task, meaning)| read.tasks.insert(task, meaning));
     read.tasks.finish();
     read.into_held(path)
 }

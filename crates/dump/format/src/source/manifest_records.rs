@@ -3,13 +3,15 @@
 use std::{collections::HashMap, path::PathBuf};
 
 use serde_json::{Map, Value};
-use tensortap_abi::{NO_KERNEL, SLOTS_PER_TASK};
+use tensortap_abi::{NO_KERNEL, RecordKind, SLOTS_PER_TASK, ScopeRecord, TaskRecord};
 
-use super::{choose::SkippedIndex, normalize::NormalizedRecord, task_graph::SharedBuffers};
+use super::{
+    choose::SkippedIndex, graph_facts::GraphFacts, normalize::NormalizedRecord, task_graph::SharedBuffers,
+};
 use crate::{
     ArgumentKind, ArgumentRecord, Assembler, DumpFormat, Edge, Footer, FormatError, IndexRecord,
     PayloadState, Record, RunInfo, TaskFacts, TaskKey, TaskPart, Tasks, Totals, UncapturedArgument,
-    join::{Definitions, TaskTable},
+    join::{Definitions, TaskMeaning, TaskTable},
     layout::MAX_ARGUMENT_BYTES,
     payload_files::PayloadLimits,
 };
@@ -38,6 +40,8 @@ pub(crate) struct ManifestRecords {
     pub(crate) uncaptured: Vec<UncapturedArgument>,
     /// Tasks and edges from a file next to the manifest; `None` if there is no such file.
     pub(super) graph: Option<(Vec<TaskFacts>, Vec<Edge>)>,
+    /// Further facts from the same file.
+    pub(super) facts: Box<GraphFacts>,
     /// Arguments that share buffers, from the same file.
     pub(crate) shared: SharedBuffers,
     /// Files next to the manifest that could not be read, with the reason.
@@ -142,7 +146,16 @@ impl ManifestRecords {
     }
 
     pub(super) fn record(&self, place: usize) -> Option<Result<Record, FormatError>> {
-        self.table.get(place).map(Ok)
+        self.table.get(place).map(|record| Ok(self.with_own_name(record)))
+    }
+
+    /// A record of tensortap's manifest also names an argument that only its kernel declares. Such a name is not its own.
+    fn with_own_name(&self, mut record: Record) -> Record {
+        let declared = || self.definitions.arg_name(&record.func_id, &self.info.kernels, 0, record.arg_index);
+        if record.name != 0 && self.definitions.string(record.name) == declared() {
+            record.name = 0;
+        }
+        record
     }
 
     pub(crate) fn unknown(&self, index: u64) -> Map<String, Value> {
@@ -157,18 +170,50 @@ impl ManifestRecords {
             None => (tasks_of(self.table.iter(), self.format), &[][..]),
         };
         tasks.into_iter().for_each(|task| assembler.take(TaskPart::Task(task)));
-        for record in self.table.iter().map(|record| record.within(limits)) {
+        for record in self.table.iter().map(|record| self.with_own_name(record).within(limits)) {
             if record.index % WATCHED == 0 {
                 watch();
             }
             assembler.take(TaskPart::Argument(ArgumentRecord::from(&record)));
         }
         edges.iter().for_each(|edge| assembler.take(TaskPart::Edge(*edge)));
+        let steps: HashMap<u64, u32> =
+            self.graph.iter().flat_map(|(tasks, _)| tasks).map(|task| (task.task_id, task.step)).collect();
+        let step_of = |task_id| steps.get(&task_id).copied().unwrap_or(0);
+        self.facts.for_each(|record| {
+            TaskPart::of(0, None, record, step_of).into_iter().for_each(|part| assembler.take(part));
+        });
+        assembler.know_threads(self.facts.threads.clone());
         self.uncaptured.iter().for_each(|uncaptured| assembler.take(TaskPart::Uncaptured(*uncaptured)));
         let mut tasks = assembler.finish(&self.info.kernels);
         // Counted in a file that omits scalars.
         tasks.counts_are_partial = self.format.is_foreign();
         Ok(tasks)
+    }
+
+    /// Calls a function with every string, scope, task and further fact of these kinds, as an index has them.
+    pub(crate) fn for_each(&self, kinds: &[RecordKind], mut each: impl FnMut(&IndexRecord)) {
+        let is_wanted = |kind| kinds.contains(&kind);
+        if is_wanted(RecordKind::String) {
+            self.definitions.strings().for_each(|(id, text)| each(&IndexRecord::string(id, text)));
+        }
+        if is_wanted(RecordKind::Scope) {
+            self.definitions.paths().for_each(|id| {
+                each(&IndexRecord::plain(&ScopeRecord { id, name: id, ..ScopeRecord::default() }));
+            });
+        }
+        self.facts.for_each(|record| {
+            if is_wanted(record.kind()) {
+                each(record);
+            }
+        });
+        let tasks = self.graph.iter().flat_map(|(tasks, _)| tasks).filter(|_| is_wanted(RecordKind::Task));
+        for task in tasks {
+            let (source_file, source_line) = self.facts.source_of(task.key());
+            let &TaskMeaning { name, scope, .. } = self.tasks.get(task.key());
+            let names = TaskRecord { name, scope, source_file, source_line, ..TaskRecord::from(task) };
+            each(&IndexRecord::plain(&names));
+        }
     }
 
     pub(crate) fn has_graph(&self) -> bool {

@@ -40,6 +40,7 @@ impl ReadManifest {
             stated,
             uncaptured: self.uncaptured,
             graph: None,
+            facts: Box::default(),
             shared: super::task_graph::SharedBuffers::default(),
             unreadable: Vec::new(),
             table: self.table,

@@ -2,8 +2,8 @@
 
 use tensortap_abi::{
     DType, DTypeKind, MAX_DIMS, MemorySpace, NO_KERNEL, RECORD_DTYPE_UNKNOWN, RECORD_EXTENT_GUESSED,
-    RECORD_HAS_HASH, RECORD_IN_FLIGHT, RECORD_LOCAL_MEMORY, RECORD_ROLE_UNKNOWN, Role, SLOTS_PER_TASK,
-    ScalarRecord, SimplerElements, TensorRecord, TensorStats,
+    RECORD_HAS_HASH, RECORD_IN_FLIGHT, RECORD_LOCAL_MEMORY, RECORD_MARKED, RECORD_ROLE_UNKNOWN, Role,
+    SLOTS_PER_TASK, ScalarRecord, SimplerElements, TensorRecord, TensorStats,
 };
 
 use tensortap_values::{Element, from_f64};
@@ -67,7 +67,8 @@ impl Head {
             flags: flag(raw.in_flight == Some(true), RECORD_IN_FLIGHT)
                 | flag(is_unknown, RECORD_DTYPE_UNKNOWN)
                 | flag(raw.role_known == Some(false), RECORD_ROLE_UNKNOWN)
-                | flag(raw.extent_known == Some(false), RECORD_EXTENT_GUESSED),
+                | flag(raw.extent_known == Some(false), RECORD_EXTENT_GUESSED)
+                | flag(raw.marked == Some(true), RECORD_MARKED),
         })
     }
 }
@@ -101,8 +102,11 @@ fn tensor(raw: &RawRecord, head: Head, has_payloads: bool) -> Result<IndexRecord
         strides,
         start_offset,
         address: raw.address.unwrap_or_default().0,
-        // The record does not state which of the two spaces it is.
-        space: if raw.host_writable == Some(true) { MemorySpace::Managed } else { MemorySpace::Device } as u8,
+        // Earlier versions did not state which of the two spaces it is.
+        space: raw.space.unwrap_or(match raw.host_writable {
+            Some(true) => MemorySpace::Managed,
+            _ => MemorySpace::Device,
+        }) as u8,
         ..TensorRecord::default()
     };
     if let Some(Some(hash)) = raw.hash {

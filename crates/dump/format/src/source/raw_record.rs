@@ -7,7 +7,7 @@ use serde::{
     de::{self, Deserializer, MapAccess, Visitor},
 };
 use serde_json::{Map, Value};
-use tensortap_abi::{DumpStage, Role, SimplerElements, TensorStats};
+use tensortap_abi::{DumpStage, MemorySpace, Role, SimplerElements, TensorStats};
 
 use super::fields::{Dims, Hash, Id, Kernels, Spelling, Word};
 use crate::{ArgumentKind, PayloadState};
@@ -28,6 +28,8 @@ pub(super) struct RawRecord {
     pub(super) role_known: Option<bool>,
     pub(super) extent_known: Option<bool>,
     pub(super) host_writable: Option<bool>,
+    pub(super) space: Option<MemorySpace>,
+    pub(super) marked: Option<bool>,
     pub(super) ndims: Option<u64>,
     pub(super) shape: Option<Dims<u64>>,
     pub(super) strides: Option<Dims<i64>>,
@@ -96,6 +98,8 @@ enum KnownKey {
     HasRole,
     HasExtent,
     HostWritable,
+    Space,
+    Marked,
     Ndims,
     Shape,
     Strides,
@@ -122,7 +126,7 @@ enum KnownKey {
     RunEpoch,
 }
 
-const KEYS: [(&str, KnownKey); 37] = [
+const KEYS: [(&str, KnownKey); 39] = [
     ("task_id", KnownKey::TaskId),
     ("func_id", KnownKey::FuncId),
     ("subtask_id", KnownKey::SubtaskId),
@@ -136,6 +140,8 @@ const KEYS: [(&str, KnownKey); 37] = [
     ("role_known", KnownKey::HasRole),
     ("extent_known", KnownKey::HasExtent),
     ("host_writable", KnownKey::HostWritable),
+    ("space", KnownKey::Space),
+    ("marked", KnownKey::Marked),
     ("ndims", KnownKey::Ndims),
     ("shape", KnownKey::Shape),
     ("strides", KnownKey::Strides),
@@ -231,6 +237,8 @@ impl RawRecord {
             KnownKey::HasRole => put(&mut self.role_known, name, map),
             KnownKey::HasExtent => put(&mut self.extent_known, name, map),
             KnownKey::HostWritable => put(&mut self.host_writable, name, map),
+            KnownKey::Space => put_word(&mut self.space, name, MemorySpace::named, map),
+            KnownKey::Marked => put(&mut self.marked, name, map),
             KnownKey::Payload => put_word(&mut self.payload, name, PayloadState::parse, map),
             KnownKey::Stats => {
                 let stats: Option<RawStats> = map.next_value()?;

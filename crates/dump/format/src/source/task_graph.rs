@@ -15,11 +15,12 @@ use tensortap_abi::{EdgeCause, NO_KERNEL, Operation, SLOTS_PER_TASK};
 
 use super::{
     fields::{Dims, Id, Kernels},
+    graph_facts::GraphFacts,
     metered_reader::Meter,
     neighbors::{ForEach, MAX_HEAD_BYTES, json_reader},
     normalize::step,
 };
-use crate::{Edge, Launch, TaskFacts, TaskKey};
+use crate::{Edge, Launch, TaskFacts, TaskKey, join::TaskMeaning};
 
 /// The content of such a file.
 #[derive(Default)]
@@ -33,6 +34,9 @@ pub(super) struct TaskGraph {
     /// Tensor ids of arguments, for tasks that have several tensors.
     tensors: HashMap<TaskKey, Vec<(u16, u64)>>,
     pub(super) shared: SharedBuffers,
+    /// Names of tasks; only of tensortap's own file.
+    pub(super) meanings: Vec<(TaskKey, TaskMeaning)>,
+    pub(super) facts: GraphFacts,
 }
 
 /// Arguments of a task that share a buffer; most tasks have none.
@@ -70,11 +74,11 @@ impl Slots {
 const MAX_REPEATED: usize = 1 << 22;
 
 /// Reads either file. The keys show which one it is.
-pub(super) fn read(file: File) -> Result<TaskGraph, String> {
+pub(super) fn read(file: File, is_own: bool) -> Result<TaskGraph, String> {
     let meter = Meter::new(MAX_HEAD_BYTES);
     let mut json = json_reader(file, &meter);
     let mut graph = TaskGraph::default();
-    let reader = Reader { graph: &mut graph, meter: &meter };
+    let reader = Reader { graph: &mut graph, meter: &meter, is_own };
     reader.deserialize(&mut json).and_then(|()| json.end()).map_err(|e| e.to_string())?;
     Ok(graph)
 }
@@ -83,13 +87,16 @@ pub(super) fn read(file: File) -> Result<TaskGraph, String> {
 pub(super) fn of_document(document: serde_json::Value) -> Result<TaskGraph, String> {
     let mut graph = TaskGraph::default();
     let meter = Meter::new(MAX_HEAD_BYTES);
-    Reader { graph: &mut graph, meter: &meter }.deserialize(document).map_err(|e| e.to_string())?;
+    Reader { graph: &mut graph, meter: &meter, is_own: true }
+        .deserialize(document)
+        .map_err(|e| e.to_string())?;
     Ok(graph)
 }
 
 struct Reader<'g> {
     graph: &'g mut TaskGraph,
     meter: &'g Meter,
+    is_own: bool,
 }
 
 impl<'de> DeserializeSeed<'de> for Reader<'_> {
@@ -108,22 +115,40 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let Reader { graph, meter } = self;
+        let Reader { graph, meter, is_own } = self;
         // Determining the cause of an edge needs the waiting task, and keys have no order.
         let mut raw_edges: Vec<RawEdge> = Vec::new();
         let mut buffers: HashMap<u64, u64> = HashMap::new();
+        macro_rules! each {
+            ($take:expr) => {
+                map.next_value_seed(ForEach::new(meter, $take))?
+            };
+        }
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
-                "tasks" => map.next_value_seed(ForEach::new(meter, |task: RawTask| graph.task(&task)))?,
-                "edges" => map.next_value_seed(ForEach::new(meter, |edge| {
+                "tasks" => each!(|task: RawTask| graph.task(&task)),
+                "edges" => each!(|edge| {
                     raw_edges.push(edge);
                     Ok(())
-                }))?,
-                "tensors" => map.next_value_seed(ForEach::new(meter, |tensor: RawTensor| {
+                }),
+                "tensors" => each!(|tensor: RawTensor| {
                     buffers.extend(tensor.tensor_id.zip(tensor.buffer_addr).map(|(id, addr)| (id.0, addr.0)));
                     Ok(())
-                }))?,
+                }),
                 "runtime" => graph.runtime = map.next_value()?,
+                // Another project's file may have other lists of these names.
+                _ if !is_own => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+                "queues" => each!(|queue| graph.facts.queue(&queue)),
+                "steps" => each!(|step| graph.facts.step(&step)),
+                "threads" => each!(|thread| {
+                    graph.facts.thread(thread);
+                    Ok(())
+                }),
+                "attributes" => each!(|attribute| graph.facts.attribute(attribute)),
+                "collectives" => each!(|collective| graph.facts.collective(&collective)),
+                "allocations" => each!(|allocation| graph.facts.allocation(&allocation)),
                 _ => {
                     map.next_value::<IgnoredAny>()?;
                 }
@@ -149,7 +174,11 @@ struct RawTask {
     block_num: Option<u32>,
     tensor_count: Option<u32>,
     scalar_count: Option<u32>,
+    submitted_ns: Option<Id>,
     dispatched_ns: Option<Id>,
+    held_up_ns: Option<Id>,
+    /// Null for a task that did not complete; absent in a file without times.
+    #[serde(default, deserialize_with = "stated")]
     completed_ns: Option<Option<Id>>,
     #[serde(default)]
     in_flight: bool,
@@ -173,8 +202,22 @@ struct RawTask {
     #[serde(default)]
     cooperative: bool,
     queue: Option<u32>,
+    parent: Option<Id>,
+    #[serde(default)]
+    region: bool,
+    thread: Option<u32>,
+    source_file: Option<String>,
+    #[serde(default)]
+    source_line: u32,
+    task_name: Option<String>,
+    scope: Option<String>,
     #[serde(default)]
     args: Vec<RawArg>,
+}
+
+/// A value that may be null, which differs from an absent one.
+fn stated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Id>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
 }
 
 #[derive(Deserialize)]
@@ -235,6 +278,7 @@ impl TaskGraph {
             self.tensors.insert(key, tensors);
         }
         self.slots.known.insert(key, func_id);
+        self.name(key, func_id, raw);
         let args = u32::try_from(raw.args.len()).unwrap_or(u32::MAX);
         // A file without times only lists tasks that ran.
         let completed = raw.completed_ns.unwrap_or(Some(Id(0)));
@@ -255,7 +299,8 @@ impl TaskGraph {
             task_id,
             func_id,
             block_num: raw.block_num.unwrap_or(1),
-            submitted_ns: 0,
+            submitted_ns: raw.submitted_ns.unwrap_or_default().0,
+            capture_ns: raw.held_up_ns.unwrap_or_default().0,
             dispatched_ns: raw.dispatched_ns.unwrap_or_default().0,
             completed_ns: completed.map(|at| at.0),
             tensor_count: raw.tensor_count.unwrap_or(args),
@@ -266,9 +311,23 @@ impl TaskGraph {
             module: raw.module.unwrap_or(0),
             launch: launch.known(),
             queue: raw.queue.unwrap_or(0),
-            ..TaskFacts::unknown(key)
+            parent: raw.parent.map(|parent| parent.0),
+            is_region: raw.region,
+            thread: raw.thread,
         });
         Ok(())
+    }
+
+    /// Notes the names of a task, which may have no argument that states them.
+    fn name(&mut self, key: TaskKey, func_id: [u32; SLOTS_PER_TASK], raw: &RawTask) {
+        let mut number = |text: &Option<String>| text.as_ref().map_or(0, |text| self.facts.number(text));
+        let (name, scope) = (number(&raw.task_name), number(&raw.scope));
+        if raw.step.is_some() || name != 0 || scope != 0 {
+            self.meanings.push((key, TaskMeaning { func_id, name, scope, step: key.step }));
+        }
+        if let Some(file) = &raw.source_file {
+            self.facts.source(key, file, raw.source_line);
+        }
     }
 
     /// Finds the arguments of each task that share a buffer. `buffers` has the addresses of tensors.

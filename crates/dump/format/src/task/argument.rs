@@ -1,6 +1,8 @@
 //! An argument of a task, and how arguments of two runs correspond.
 
-use std::ops::Deref;
+use std::ops::{Deref, Range};
+
+use tensortap_geometry::Layout;
 
 use super::{ArgumentFacts, Tasks};
 
@@ -93,6 +95,21 @@ impl<'t> Argument<'t> {
     #[must_use]
     pub fn is_candidate(&self) -> bool {
         self.pointer_word().is_some()
+    }
+
+    /// Addresses from its first to its last byte, with the gaps of a strided view. `None` for a scalar, without elements, if
+    /// the address is not known, or if the view exceeds 64 bits.
+    #[must_use]
+    pub fn memory(&self) -> Option<Range<u64>> {
+        let facts = self.facts();
+        if facts.is_scalar() || facts.address == 0 {
+            return None;
+        }
+        let layout =
+            Layout::new(self.shape(), self.strides(), facts.start_offset, facts.dtype.bits()).ok()?;
+        let Range { start, end } = layout.byte_range();
+        let range = facts.address.checked_add(start)?..facts.address.checked_add(end)?;
+        (!range.is_empty()).then_some(range)
     }
 
     /// Size of the packed content; `None` if it exceeds 64 bits.

@@ -1,8 +1,9 @@
 //! Facts from single records of a task, and facts about its assembled arguments.
 
 use tensortap_abi::{
-    CollectiveKind, CoreType, DType, DumpStage, LAUNCH_COOPERATIVE, NO_KERNEL, Operation, RECORD_HAS_PARENT,
-    RECORD_IN_FLIGHT, RECORD_REGION, Role, SLOTS_PER_TASK, TaskRecord,
+    CollectiveKind, CoreType, DType, DumpStage, LAUNCH_COOPERATIVE, NO_KERNEL, Operation, RECORD_EXTENDED,
+    RECORD_HAS_PARENT, RECORD_IN_FLIGHT, RECORD_LAUNCH_DETAILS, RECORD_REGION, Role, SLOTS_PER_TASK,
+    TaskRecord,
 };
 
 use crate::{ArgumentKind, PayloadState, survey::active};
@@ -220,6 +221,57 @@ impl From<&TaskRecord> for TaskFacts {
             parent: (record.flags & RECORD_HAS_PARENT != 0).then_some(record.parent_task),
             is_region: record.flags & RECORD_REGION != 0,
             thread: None,
+        }
+    }
+}
+
+/// The record of a task, without what [`TaskFacts`] does not hold: names, step names and source.
+impl From<&TaskFacts> for TaskRecord {
+    fn from(facts: &TaskFacts) -> TaskRecord {
+        let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
+        let launch = facts.launch.as_deref().copied().unwrap_or_default();
+        let Launch {
+            work_dims,
+            grid,
+            group,
+            global_size,
+            global_offset,
+            shared_bytes,
+            cluster,
+            is_cooperative,
+        } = launch;
+        let has_sizes = (global_size, global_offset) != ([0; 3], [0; 3]);
+        let has_details = shared_bytes != 0 || cluster != [0; 3] || is_cooperative;
+        TaskRecord {
+            task_id: facts.task_id,
+            flags: flag(facts.in_flight, RECORD_IN_FLIGHT)
+                | flag(facts.parent.is_some(), RECORD_HAS_PARENT)
+                | flag(facts.is_region, RECORD_REGION)
+                | flag(has_sizes, RECORD_EXTENDED)
+                | flag(has_details, RECORD_LAUNCH_DETAILS),
+            func_id: facts.func_id,
+            block_num: facts.block_num,
+            submitted_ns: facts.submitted_ns,
+            started_ns: facts.dispatched_ns,
+            completed_ns: facts.completed_ns.unwrap_or(0),
+            capture_ns: facts.capture_ns,
+            tensor_count: facts.tensor_count,
+            scalar_count: facts.scalar_count,
+            queue: facts.queue,
+            step: facts.step,
+            module: facts.module,
+            operation: facts.operation as u8,
+            core: facts.core.and_then(|core| u16::try_from(core + 1).ok()).unwrap_or(0),
+            parent_task: facts.parent.unwrap_or(0),
+            work_dims,
+            grid,
+            group,
+            global_size,
+            global_offset,
+            shared_bytes,
+            cluster,
+            launch_flags: if is_cooperative { LAUNCH_COOPERATIVE } else { 0 },
+            ..TaskRecord::default()
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Tests of the dump files: round trips, damage at any point, and dumps of other projects.
 
+mod agreement;
 mod common;
 mod disk_full;
 mod dispatches;
@@ -12,6 +13,7 @@ mod payloads;
 mod peers;
 mod repairing;
 mod round_trip;
+mod same_facts;
 mod second_generation;
 mod segments;
 mod steps;

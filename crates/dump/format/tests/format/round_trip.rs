@@ -300,12 +300,13 @@ fn the_graph_names_tasks_kernels_times_and_causes() {
         json!([
             {"task_id": hex64(2), "kernels": ["func_9"], "func_id": [9], "subtask_id": [1], "core_type": ["AIV"],
              "block_num": 1, "tensor_count": 2, "scalar_count": 1, "dispatched_ns": "200", "completed_ns": "300",
-             "in_flight": false, "task_name": null, "scope": null, "step": 0},
+             "in_flight": false, "thread": 0, "task_name": null, "scope": null, "step": 0},
             {"task_id": hex64(3), "kernels": ["mul", "add"], "func_id": [2, 0], "subtask_id": [0, 2],
              "core_type": ["AIC", "AIV"], "block_num": 4, "tensor_count": 2, "scalar_count": 1,
-             "dispatched_ns": "18446744073709551615", "completed_ns": null, "in_flight": true, "task_name": null, "scope": null, "step": 0},
+             "dispatched_ns": "18446744073709551615", "completed_ns": null, "in_flight": true, "thread": 1, "task_name": null, "scope": null, "step": 0},
         ])
     );
+    assert_eq!(graph["threads"], json!([{"lane": 1, "tid": "0"}, {"lane": 2, "tid": "0"}]));
     let manifest = manifest(dir.path());
     let in_flight = json!([{"task_id": hex64(3), "func_id": [2, 0], "kernels": ["mul", "add"], "block_num": 4,
             "task_name": null, "scope": null, "step": 0}]);

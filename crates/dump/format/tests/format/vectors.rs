@@ -2,9 +2,11 @@
 //! documentation only. `TENSORTAP_BLESS=1` writes the vectors again after a change of the format.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::agreement::{Decoded, check_agreement};
 use crate::common::*;
 use crate::dispatches::{dispatch, orchestration_arg};
 use serde_json::{Value, json};
@@ -227,21 +229,130 @@ fn segments(scribe: &mut TestWriter) {
     scribe.append(0, &records);
 }
 
+/// Tasks with every value that a tag or flag may have.
+fn every_value(scribe: &mut TestWriter) {
+    let mut records = Vec::new();
+    let task = |task_id, operation: u8| {
+        IndexRecord::plain(&TaskRecord { operation, ..task_fields(task_id, NO_KERNEL, 50, 60) })
+    };
+    for (id, operation) in (100..).zip(Operation::ALL) {
+        records.push(task(id, operation as u8));
+    }
+    for (id, kind) in (200..).zip(CollectiveKind::ALL) {
+        let collective = kind as u8;
+        let part = CollectiveRecord { task_id: id, group: 9, collective, ..CollectiveRecord::default() };
+        records.extend([task(id, 0), IndexRecord::plain(&part)]);
+    }
+    records.push(task(300, 0));
+    for (arg_index, tag) in (0..).zip(1..=22) {
+        let dtype = DType::from_tag(tag).unwrap().tag();
+        let tensor = TensorRecord {
+            dtype,
+            address: 0,
+            flags: 0,
+            hash: [0; 16],
+            ..tensor_fields(300, BEFORE, Role::Input, arg_index, &[0; 2])
+        };
+        records.push(IndexRecord::tensor(&tensor, Payload::None));
+    }
+    records.push(task(301, 0));
+    for (arg_index, reason) in (0..).zip(1..=13) {
+        let lost =
+            UncapturedRecord { task_id: 301, stage: 2, arg_index, role: 2, reason, ..Default::default() };
+        records.push(IndexRecord::plain(&lost));
+    }
+    records.extend((0..7).map(|cause| IndexRecord::plain(&edge_fields(300, 301, cause, cause))));
+    for (at_ns, space) in (600..).zip(0..4) {
+        let event =
+            AllocationRecord { address: 0x9000, bytes: 16, at_ns, space, ..AllocationRecord::default() };
+        records.push(IndexRecord::plain(&event));
+    }
+    for (id, image_kind) in (2..).zip(0..7) {
+        let module = ModuleRecord {
+            flags: RECORD_EXTENDED,
+            id,
+            name: 5,
+            options: 6,
+            image_kind,
+            ..Default::default()
+        };
+        records.push(IndexRecord::plain(&module));
+    }
+    scribe.append(1, &records);
+    let stored = scribe.stored(302, BEFORE, Role::InOut, 0, &content(4, 100));
+    let range = stored.stored_range().unwrap();
+    let flags =
+        RECORD_HAS_HASH | RECORD_MARKED | RECORD_ROLE_UNKNOWN | RECORD_EXTENT_GUESSED | RECORD_IN_FLIGHT;
+    let same =
+        TensorRecord { flags, space: 3, ..tensor_fields(302, AFTER, Role::InOut, 0, &content(4, 100)) };
+    let part = tensor_fields(302, BEFORE, Role::Input, 1, &content(5, 300));
+    let (offset, bytes) = (range.0, range.1);
+    // Of 300 bytes, 64 are stored.
+    let cut = scribe.writer.reserve(64);
+    scribe.writer.payload_file().unwrap().write_all_at(&content(5, 300)[..64], cut).unwrap();
+    let waiting = TaskRecord { flags: RECORD_IN_FLIGHT, ..task_fields(302, NO_KERNEL, 70, 0) };
+    scribe.append(
+        4,
+        &[
+            IndexRecord::plain(&waiting),
+            stored,
+            IndexRecord::tensor(&same, Payload::Deduplicated { offset, bytes }),
+            IndexRecord::tensor(&part, Payload::Truncated { offset: cut, bytes: 64 }),
+        ],
+    );
+    let long = |first: u32, count: u8| {
+        let mut list = AttributeRecord {
+            task_id: 300,
+            name: 8,
+            first,
+            total: 20,
+            count,
+            is_list: 1,
+            ..Default::default()
+        };
+        list.types[..usize::from(count)].fill(AttributeType::Integer as u8);
+        list.values[0] = first.into();
+        IndexRecord::plain(&list)
+    };
+    scribe.append(
+        4,
+        &[
+            long(0, 16),
+            long(16, 4),
+            IndexRecord::lost_dispatch(
+                &DispatchRecord { task_id: 300, block_num: 1, ..Default::default() },
+                true,
+            ),
+        ],
+    );
+}
+
 /// Writes a vector with the real writer. `open` has no footer and no JSON files, like a dump that is still being written.
 fn write(name: &str, dir: &Path) {
-    let mut scribe = TestWriter::new(dir, &run(name));
-    scribe.append(0, &[orchestration_arg(0)]);
-    if name == "open" {
-        scribe.task(0, 2, 12);
+    if name == "segmented" {
+        let mut scribe = TestWriter::new(dir, &run(name));
+        scribe.append(0, &[orchestration_arg(0)]);
+        segments(&mut scribe);
+        scribe.finish(Status::Complete);
         return;
     }
-    if name == "segmented" {
-        segments(&mut scribe);
-    } else {
-        scribe.append(1, &definitions());
-        tasks(&mut scribe);
+    if name != "open" {
+        write_every_kind(dir).finish(Status::Complete);
+        return;
     }
-    scribe.finish(Status::Complete);
+    let mut scribe = TestWriter::new(dir, &run(name));
+    scribe.append(0, &[orchestration_arg(0)]);
+    scribe.task(0, 2, 12);
+}
+
+/// A dump with every kind of record that an index may have.
+pub fn write_every_kind(dir: &Path) -> TestWriter {
+    let mut scribe = TestWriter::new(dir, &run("every_kind"));
+    scribe.append(0, &[orchestration_arg(0)]);
+    scribe.append(1, &definitions());
+    tasks(&mut scribe);
+    every_value(&mut scribe);
+    scribe
 }
 
 fn files(dir: &Path) -> Vec<(String, Vec<u8>)> {
@@ -295,75 +406,19 @@ fn decoded(name: &str) -> Value {
     read_json(folder().join(format!("{name}.json")))
 }
 
-/// The decoded records of some kinds, in the order of the index.
-fn decoded_records(decoded: &Value, kinds: &[&str]) -> Vec<Value> {
-    let frames = decoded["frames"].as_array().unwrap().iter();
-    let records = frames.flat_map(|frame| frame["records"].as_array().unwrap().clone());
-    records.filter(|record| kinds.contains(&record["kind"].as_str().unwrap())).collect()
-}
-
 #[test]
 fn the_reader_and_the_decoder_agree() {
     for name in VECTORS {
         let (dump, decoded) = (Dump::open(&folder().join(name)).unwrap(), decoded(name));
-        let expected = decoded_records(&decoded, &["tensor", "scalar"]);
-        let records: Vec<_> = dump.records().map(Result::unwrap).collect();
-        assert_eq!(records.len(), expected.len());
-        for (record, expected) in records.iter().zip(&expected) {
-            let own = json!([
-                hex64(record.task_id),
-                record.stage.name(),
-                record.arg_index,
-                record.role.name(),
-                record.dtype.name(),
-                record.scalar_bits.map(hex64),
-            ]);
-            let role = expected.get("role").cloned().unwrap_or(json!("input"));
-            let theirs = json!([
-                expected["task_id"],
-                expected["stage"],
-                expected["arg_index"],
-                role,
-                expected["dtype"],
-                expected["bits"],
-            ]);
-            assert_eq!(own, theirs, "{name}: {record}");
-            if expected["kind"] == "tensor" {
-                let view = json!([record.shape(), record.strides(), record.start_offset]);
-                assert_eq!(
-                    view,
-                    json!([expected["shape"], expected["strides"], expected["start_offset"]]),
-                    "{record}"
-                );
-                let has_hash = expected["flags"].as_u64().unwrap() & 4 != 0;
-                let hash = has_hash.then(|| expected["hash"].clone());
-                assert_eq!(record.hash.map(hex128), hash, "{record}");
-            }
-            let hex = |bytes: Vec<u8>| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-            let content = dump.payload(record).ok().filter(|_| record.scalar_bits.is_none()).map(hex);
-            assert_eq!(content.map(Value::from), expected.get("content").cloned(), "{record}");
-        }
-        let tasks = dump.tasks().unwrap();
-        let ids: Vec<Value> =
-            decoded_records(&decoded, &["task"]).iter().map(|task| task["task_id"].clone()).collect();
-        assert!(
-            tasks.iter().all(|task| ids.contains(&hex64(task.task_id))) && tasks.len() * 2 == ids.len(),
-            "{name}"
-        );
-        assert_eq!(dump.edges().unwrap().len(), decoded_records(&decoded, &["edge"]).len());
+        check_agreement(&dump, &Decoded(&decoded));
         let findings = verify(&dump).unwrap();
         // An index without a footer is one.
         let problems = usize::from(name == "open");
         assert_eq!(findings.problems.len(), problems, "{:#?}", findings.problems);
     }
     let closed = decoded("every_kind");
-    let mut kinds: Vec<String> = closed["frames"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .flat_map(|frame| frame["records"].as_array().unwrap())
-        .map(|record| record["kind"].as_str().unwrap().to_owned())
-        .collect();
+    let mut kinds: Vec<String> =
+        Decoded(&closed).all().map(|record| record["kind"].as_str().unwrap().to_owned()).collect();
     kinds.sort();
     kinds.dedup();
     assert_eq!(kinds.len(), RecordKind::ALL.len() - 5, "every kind that an index may have: {kinds:?}");

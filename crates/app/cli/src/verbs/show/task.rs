@@ -15,8 +15,8 @@ use tensortap_query::number::counted;
 use tensortap_query::observed::not_decided;
 use tensortap_query::words::record_name;
 use tensortap_query::{
-    ArgPage, ArgSnapshot, LabelSource, TaskComparison, TaskPage, argument_lines, find_tasks, page_head,
-    tasks_text,
+    ArgPage, ArgSnapshot, LabelSource, TaskComparison, TaskPage, argument_lines, find_tasks,
+    memory_documents, memory_text, page_head, tasks_text,
 };
 
 use super::ShowArgs;
@@ -32,10 +32,12 @@ pub fn run(
     name: &str,
     output: Output,
 ) -> anyhow::Result<Exit> {
+    let shows_memory = args.memory;
     if !args.labels.any() {
         let graph = load(dump, &[])?;
         let places = meant(args, &graph, None, name)?;
-        return TaskView { dump, graph: &graph, held: None, remarks: Vec::new() }.print(&places, output);
+        return TaskView { dump, graph: &graph, held: None, remarks: Vec::new(), shows_memory }
+            .print(&places, output);
     }
     let label_source = LabelSource::open(registry, dump, args.labels.golden.as_deref())?;
     let (against, options) = (label_source.against(dump)?, label_source.options(dump, &[]));
@@ -44,7 +46,7 @@ pub fn run(
     let held = Some(TaskComparison::of(&blame, dump, &against, &options, places[0])?);
     let golden = label_source.golden().and_then(Golden::dump);
     let remarks = golden.map_or_else(Vec::new, |golden| remarks(dump, golden, blame.compared));
-    TaskView { dump, graph: &blame.graph, held, remarks }.print(&places, output)
+    TaskView { dump, graph: &blame.graph, held, remarks, shows_memory }.print(&places, output)
 }
 
 /// The tasks that a name matches, in the order of reports; with labels, wrong ones first.
@@ -74,6 +76,7 @@ struct TaskView<'a> {
     held: Option<TaskComparison<'a>>,
     /// Remarks about the golden.
     remarks: Vec<String>,
+    shows_memory: bool,
 }
 
 impl TaskView<'_> {
@@ -85,6 +88,7 @@ impl TaskView<'_> {
             let mut document = TaskPageDocument::of(self.dump, self.graph, &page, self.held.as_ref());
             document.also_meant =
                 others.iter().map(|&other| TaskId(self.graph.task(other).task_id).to_string()).collect();
+            document.memory = self.shows_memory.then(|| memory_documents(self.graph, page.task));
             document.remarks.extend(self.remarks.iter().cloned());
             output.document(&document)?;
         } else {
@@ -115,6 +119,10 @@ impl TaskView<'_> {
         for arg in &page.args {
             text.push('\n');
             text += &argument_lines(self.graph, arg, held);
+        }
+        if self.shows_memory {
+            text.push('\n');
+            text += &memory_text(self.graph, page.task);
         }
         if let Some(one) = self.telling(page) {
             let dump = crate::dump_path::quoted(self.dump.dir());
