@@ -2,7 +2,6 @@
 //! documentation only. `TENSORTAP_BLESS=1` writes the vectors again after a change of the format.
 
 use std::fs;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -289,7 +288,7 @@ fn every_value(scribe: &mut TestWriter) {
     let (offset, bytes) = (range.0, range.1);
     // Of 300 bytes, 64 are stored.
     let cut = scribe.writer.reserve(64);
-    scribe.writer.payload_file().unwrap().write_all_at(&content(5, 300)[..64], cut).unwrap();
+    scribe.writer.write_payload(cut, &content(5, 300)[..64]).unwrap();
     let waiting = TaskRecord { flags: RECORD_IN_FLIGHT, ..task_fields(302, NO_KERNEL, 70, 0) };
     scribe.append(
         4,
