@@ -166,7 +166,9 @@ impl PendingCommand {
             is_reported = !self.is_filtered && self.snapshot_on_host(backend, stage);
         }
         if !is_reported && ticket.is_none() {
-            self.record_known(backend);
+            if self.on_device.is_some() {
+                self.record_known(backend);
+            }
             self.shared.end_without_after(&backend.session);
         }
         let PendingCommand { shared, token, blocks, guard, .. } = self;

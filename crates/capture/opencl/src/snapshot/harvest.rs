@@ -49,8 +49,9 @@ pub fn record(layer: &'static Layer, shared: &SharedCommand, stage: DumpStage) {
     let mut running = shared.running();
     let Some(snapshot) = running.state.snapshots[index(stage)].take() else { return };
     // If the driver refused the command, its snapshot is not recorded.
-    if !running.is_over() {
-        drop(running);
+    let is_over = running.is_over();
+    drop(running);
+    if !is_over {
         // The command is not locked while the device is read.
         let results = SnapshotResults::read(layer, &snapshot);
         let mut running = shared.running();
