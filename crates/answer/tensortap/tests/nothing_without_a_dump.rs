@@ -10,9 +10,7 @@ use tensortap_abi::{
     DUMP_ARGS, DUMP_TENSORS, DeviceAddr, DeviceRange, DumpCollect, DumpFilter, DumpGeometry, DumpPolicy,
     KernelArgs,
 };
-use tensortap_platform::{
-    Device, DeviceAccess, DeviceEvent, DeviceOptions, MappedMemory, PLATFORMS, PlatformError,
-};
+use tensortap_platform::{Device, DeviceAccess, DeviceEvent, DeviceOptions, PLATFORMS, PlatformError};
 use tensortap_recorder::SetupOptions;
 use tensortap_runtime::{
     DumpSession, GraphProgram, GuardOptions, HostGraph, LaunchOptions, RegionPlan, RunError, execute,
@@ -37,8 +35,8 @@ impl Device for DeviceSpy {
         self.launched.push(zerocopy::FromBytes::read_from_bytes(&bytes).expect("the sizes agree"));
         self.device.launch(args)
     }
-    fn memory(&self) -> DeviceRange {
-        self.device.memory()
+    fn host(&self) -> &(dyn DeviceAccess + 'static) {
+        self.device.host()
     }
     fn access(&self) -> Arc<dyn DeviceAccess> {
         self.device.access()
@@ -50,26 +48,8 @@ impl Device for DeviceSpy {
     fn free(&mut self, addr: DeviceAddr) -> Result<(), PlatformError> {
         self.device.free(addr)
     }
-    fn copy_to(&self, to: DeviceAddr, bytes: &[u8]) -> Result<(), PlatformError> {
-        self.device.copy_to(to, bytes)
-    }
-    fn copy_from(&self, from: DeviceAddr, bytes: &mut [u8]) -> Result<(), PlatformError> {
-        self.device.copy_from(from, bytes)
-    }
-    fn read_u64(&self, addr: DeviceAddr) -> Result<u64, PlatformError> {
-        self.device.read_u64(addr)
-    }
-    fn write_u64(&self, addr: DeviceAddr, value: u64) -> Result<(), PlatformError> {
-        self.device.write_u64(addr, value)
-    }
-    fn mapping(&self) -> Option<MappedMemory<'_>> {
-        self.device.mapping()
-    }
     fn wait(&mut self, timeout: Duration) -> Result<DeviceEvent, PlatformError> {
         self.device.wait(timeout)
-    }
-    fn wake(&self) {
-        self.device.wake();
     }
     fn kill(&mut self) {
         self.device.kill();

@@ -25,6 +25,8 @@ const MAX_RANGE_VARIABLE: &str = "TENSORTAP_MAX_RANGE";
 /// Default size of the pinned staging memory, which is used for devices without the backend's kernels.
 const RING: u64 = 256 << 20;
 const RING_VARIABLE: &str = "TENSORTAP_CUDA_RING";
+pub const NO_ROOM: &str = "content of some arguments is not captured: the staging memory is full. \
+    Set TENSORTAP_CUDA_RING to more bytes, or limit the size of ranges with --max-range";
 
 /// The CUDA backend of this process. It exists only if the process is recorded.
 pub struct CudaBackend {
@@ -118,24 +120,10 @@ extern "C" fn process_ends() {
     crate::nvtx::close();
 }
 
-/// Registers an exit handler that records snapshots in flight before the driver is unloaded.
-pub fn at_exit() {
-    extern "C" fn ends() {
-        let ended = std::panic::catch_unwind(|| {
-            if let Some(backend) = BACKEND.get() {
-                backend.snapshots.close();
-            }
-        });
-        drop(ended);
-    }
-    // SAFETY: the function may run at exit.
-    let _ = unsafe { libc::atexit(ends) };
-}
-
 impl CudaBackend {
     /// Starts recording. None if the process is not recorded.
     pub fn start() -> Option<&'static CudaBackend> {
-        let session = ProcessSession::attach("CUDA")?;
+        let session = ProcessSession::attach("CUDA", NO_ROOM)?;
         let Some(driver) = Driver::find() else {
             print_note(
                 "CUDA is not recorded: its driver lacks functions that recording needs. Use CUDA 11 or later",
@@ -283,11 +271,6 @@ impl CudaBackend {
         self.session.record(call)
     }
 
-    /// Drops the recorder of this thread.
-    pub fn release_thread(&self) {
-        self.session.release_thread();
-    }
-
     /// Prints a note, once.
     pub fn note_once(&self, note: &str) {
         self.session.note_once(note, "");
@@ -296,14 +279,6 @@ impl CudaBackend {
     /// Prints a note with a reason, once.
     pub fn note_once_because(&self, note: &str, reason: &str) {
         self.session.note_once(note, reason);
-    }
-
-    /// Prints a note that staging memory was full.
-    pub fn no_room(&self) {
-        self.note_once(
-            "content of some arguments is not captured: the staging memory is full. Set TENSORTAP_CUDA_RING to more \
-             bytes, or limit the size of ranges with --max-range",
-        );
     }
 }
 

@@ -7,7 +7,7 @@ use tensortap_record::{DumpStage, Operation, Role, StringId, TaskInfo, Uncapture
 
 use crate::{
     calls::kernels::KernelFacts,
-    snapshot::{self, ContextResources, SnapshotError, SnapshotPlan, Snapshots},
+    snapshot::{self, ContextResources, SnapshotPlan, Snapshots},
     values::SubmittedValues,
 };
 
@@ -101,7 +101,7 @@ impl CommandArgs {
         snapshots: &Snapshots,
         device: &ContextResources,
         stage: DumpStage,
-    ) -> Option<Result<Arc<SnapshotPlan>, SnapshotError>> {
+    ) -> Option<Result<Arc<SnapshotPlan>, UncapturedReason>> {
         let is_seen = |range: &&Range| range.role.is_captured_at(stage);
         let make = |ranges: &[Range]| SnapshotPlan::new(snapshots, device, ranges).map(Arc::new);
         if self.ranges.iter().all(|range| is_seen(&range)) {

@@ -5,7 +5,7 @@
 //! before-snapshot, command, after-snapshot. A [`StreamGuard`] is held from the first callback to the second,
 //! so that no command of another thread enters the stream in between.
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use tensortap_queue::{Command, OrderToken};
 use tensortap_record::{DumpStage, RecordError, StringId, TaskInfo, ThreadRecorder, UncapturedReason};
@@ -14,7 +14,7 @@ use crate::{
     backend::CudaBackend,
     calls::kernels::KernelFacts,
     command::{CommandArgs, CommandRequest},
-    host_snapshot::{self, RunningCommand, SharedCommand, Target},
+    host_snapshot::{self, SharedCommand, Target, UnrecordedArgs},
     snapshot::{self, ContextResources, SnapshotRequest, SnapshotTicket},
     stream_guard::StreamGuard,
     streams::{ContextId, Stream},
@@ -79,7 +79,10 @@ impl PendingCommand {
         let wants = backend.wants_content && !is_filtered && !ranges.is_empty() && args.can_hash_on_device;
         let device = if wants { backend.snapshots.device(handles.context) } else { None };
         let on_device = device.filter(|_| snapshot::are_on(backend, guard.stream.device, ranges));
-        let shared = SharedCommand::new(Command::new(task, Arc::clone(ranges)), Arc::clone(&args));
+        let shared = SharedCommand::new(
+            Command::new(task, Arc::clone(ranges)),
+            UnrecordedArgs(Some(Arc::clone(&args))),
+        );
         let pending = PendingCommand {
             shared,
             token,
@@ -111,127 +114,75 @@ impl PendingCommand {
             // The harvest thread also records the arguments by value, which takes time here.
             return self.snapshot_on_device(backend, DumpStage::BeforeDispatch).is_some();
         }
-        let sees_anything = {
-            let mut running = self.running();
-            backend.record(|recorder| running.record_known(recorder));
-            running.command.captured_at(DumpStage::BeforeDispatch).next().is_some()
-        };
+        self.record_known(backend);
+        let sees_anything =
+            self.shared.running().command.captured_at(DumpStage::BeforeDispatch).next().is_some();
         sees_anything && self.snapshot_on_host(backend, DumpStage::BeforeDispatch)
     }
 
-    fn running(&self) -> MutexGuard<'_, RunningCommand> {
-        self.shared.running()
+    /// Records the arguments by value, unless the harvest thread has done so.
+    fn record_known(&self, backend: &CudaBackend) {
+        let mut running = self.shared.running();
+        backend.record(|recorder| host_snapshot::record_known(&mut running, recorder));
     }
 
     /// Submits a snapshot by the backend's kernels. Returns a ticket that tells when it is complete.
     fn snapshot_on_device(&self, backend: &CudaBackend, stage: DumpStage) -> Option<SnapshotTicket> {
         let device = self.on_device.as_ref()?;
-        let ticket = self.args.plan(&backend.snapshots, device, stage)?.and_then(|plan| {
-            let (target, shared) = (self.target, &self.shared);
-            snapshot::enqueue(backend, &self.guard, SnapshotRequest { device, target, shared, stage, plan })
-        });
-        match ticket {
-            Ok(ticket) => Some(ticket),
-            Err(why) => {
-                record_uncaptured(backend, &self.shared, stage, |_| Some(why.reason()));
-                None
-            }
-        }
+        let plan = self.args.plan(&backend.snapshots, device, stage)?;
+        let (target, shared) = (self.target, &self.shared);
+        shared.snapshot(&backend.session, stage, || {
+            let request = SnapshotRequest { device, target, shared, stage, plan: plan? };
+            Ok((snapshot::enqueue(backend, &self.guard, request)?, Vec::new()))
+        })
     }
 
     /// Submits a snapshot by copies to the host. Returns whether it will report when the stream has come that
     /// far.
     fn snapshot_on_host(&self, backend: &CudaBackend, stage: DumpStage) -> bool {
         if !backend.wants_content {
-            let mut running = self.running();
-            backend.record(|recorder| running.command.record_without_content(recorder, stage));
+            self.shared.record_without_content(&backend.session, stage);
             return false;
         }
-        match host_snapshot::enqueue(backend, self.target, &self.shared, stage) {
-            Ok(missed) => {
-                record_uncaptured(backend, &self.shared, stage, |range| {
-                    missed.iter().find(|(missed, _)| *missed == range).map(|(_, reason)| *reason)
-                });
-                true
-            }
-            Err(_) => {
-                record_uncaptured(backend, &self.shared, stage, |_| Some(UncapturedReason::NoAccess));
-                false
-            }
-        }
+        let enqueue = || Ok(((), host_snapshot::enqueue(backend, self.target, &self.shared, stage)?));
+        self.shared.snapshot(&backend.session, stage, enqueue).is_some()
     }
 
     /// The call has returned. Submits the after-snapshot, unless the driver refused the command.
     pub fn finish(self, backend: &CudaBackend, status: i32) {
         if status != 0 {
-            self.refuse(backend, status);
+            self.record_known(backend);
+            let name = self.kernel.as_ref().map_or(self.name, |kernel| kernel.name());
+            self.shared.refuse(&backend.session, name, status);
             return;
         }
-        let is_alone = self.guard.is_alone();
-        if !is_alone && !self.is_filtered {
-            record_uncaptured(backend, &self.shared, DumpStage::AfterCompletion, |_| {
-                Some(UncapturedReason::NoProbe)
-            });
+        let stage = DumpStage::AfterCompletion;
+        let (mut ticket, mut is_reported) = (None, false);
+        if !self.is_filtered && !self.guard.is_alone() {
+            self.shared.record_uncaptured(&backend.session, stage, |_| Some(UncapturedReason::NoProbe));
+        } else if self.on_device.is_some() {
+            ticket = self.snapshot_on_device(backend, stage);
+        } else {
+            is_reported = !self.is_filtered && self.snapshot_on_host(backend, stage);
         }
-        if self.on_device.is_some() {
-            self.finish_on_device(backend, is_alone);
-            return;
-        }
-        if self.is_filtered || !is_alone || !self.snapshot_on_host(backend, DumpStage::AfterCompletion) {
-            // Nothing will report when the command ends. Its task ends with its submission.
-            let mut running = self.running();
-            if !running.is_over {
-                running.is_over = true;
-                backend.record(|recorder| recorder.end(running.command.task()));
+        if !is_reported && ticket.is_none() {
+            if self.on_device.is_some() {
+                self.record_known(backend);
             }
+            self.shared.end_without_after(&backend.session);
         }
         let PendingCommand { shared, token, blocks, guard, .. } = self;
         // Release the stream first: the wait may depend on commands that other threads submit to it.
         drop(guard);
         // The command is complete for the program when its call returns. So its result is captured before
         // that.
-        if blocks && shared.wait() {
+        let is_over = || match ticket {
+            Some(ticket) => shared.wait_for_snapshot(|| ticket.is_over()),
+            None => !is_reported || shared.wait(),
+        };
+        if blocks && is_over() {
             backend.state().streams.host_waited(&[token]);
         }
-    }
-
-    /// As [`PendingCommand::finish`], if the backend's kernels take the snapshots.
-    fn finish_on_device(self, backend: &CudaBackend, is_alone: bool) {
-        let ticket =
-            if is_alone { self.snapshot_on_device(backend, DumpStage::AfterCompletion) } else { None };
-        if let (None, Some(device)) = (ticket, &self.on_device) {
-            // The command ends when its before-snapshot is recorded.
-            snapshot::end(&backend.snapshots, device, self.guard.stream.number, &self.shared);
-        }
-        let PendingCommand { shared, token, blocks, guard, .. } = self;
-        drop(guard);
-        if blocks && ticket.is_none_or(|ticket| shared.wait_for_snapshot(|| ticket.is_over())) {
-            backend.state().streams.host_waited(&[token]);
-        }
-    }
-
-    /// The driver refused the command: it did nothing.
-    fn refuse(&self, backend: &CudaBackend, status: i32) {
-        let mut running = self.running();
-        running.is_over = true;
-        backend.record(|recorder| {
-            let called = self.kernel.as_ref().map_or(self.name, |kernel| kernel.name());
-            running.record_known(recorder)?;
-            running.command.refuse(recorder, called, status)
-        });
-    }
-}
-
-/// Records that ranges of a stage are not captured: `reason` gives the reason by the position of a range in the stage.
-fn record_uncaptured(
-    backend: &CudaBackend,
-    shared: &SharedCommand,
-    stage: DumpStage,
-    reason: impl Fn(usize) -> Option<UncapturedReason>,
-) {
-    let mut running = shared.running();
-    if !running.is_over && running.command.record_uncaptured(&backend.session, stage, reason) {
-        backend.no_room();
     }
 }
 

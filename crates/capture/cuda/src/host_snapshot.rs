@@ -4,15 +4,10 @@
 //! Copies from the device enter the stream, followed by a host function that records what they brought. In
 //! stream order, the host function runs after all its copies. It must not call CUDA.
 
-use std::{
-    ffi::c_void,
-    ptr,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
-};
+use std::{ffi::c_void, ptr, sync::Arc};
 
-use tensortap_queue::{Command, Range, RingSlice};
-use tensortap_record::{DumpStage, RecordError, Tensor, ThreadRecorder, UncapturedReason};
+use tensortap_queue::{CommandState, MissedRanges, Range, RingSlice, RunningCommand};
+use tensortap_record::{DumpStage, RecordError, ThreadRecorder, UncapturedReason};
 
 use crate::{
     backend::CudaBackend,
@@ -21,80 +16,24 @@ use crate::{
     library::{SUCCESS, Status},
 };
 
-/// A command that is in its stream.
-pub struct RunningCommand {
-    /// The command.
-    pub command: Command,
-    /// Its arguments, until the values among them are recorded.
-    args: Option<Arc<CommandArgs>>,
-    /// Whether nothing more of it is recorded.
-    pub is_over: bool,
-}
-
-impl RunningCommand {
-    /// Records the arguments by value, unless that is done already.
-    ///
-    /// # Errors
-    /// Those of [`ThreadRecorder`].
-    pub fn record_known(&mut self, recorder: &mut ThreadRecorder) -> Result<(), RecordError> {
-        let args = self.args.take();
-        args.map_or(Ok(()), |args| args.known.record(recorder, self.command.task()))
-    }
-}
-
 /// A command that the submitting thread shares with its stream and with the harvest thread.
-pub struct SharedCommand {
-    running: Mutex<RunningCommand>,
-    /// Notified when nothing more of the command is recorded.
-    over: Condvar,
-}
+pub type SharedCommand = tensortap_queue::SharedCommand<UnrecordedArgs>;
 
-/// A call that waits for its command waits at most this long for the after-snapshot, which follows the
-/// command directly.
-const WAIT_LIMIT: Duration = Duration::from_millis(100);
-/// Limits of the pause between two looks at the device's progress.
-const SHORTEST: Duration = Duration::from_micros(2);
-const LONGEST: Duration = Duration::from_micros(100);
+/// The arguments of a command, until the values among them are recorded.
+pub struct UnrecordedArgs(pub Option<Arc<CommandArgs>>);
 
-impl SharedCommand {
-    /// A command that enters its stream.
-    pub fn new(command: Command, args: Arc<CommandArgs>) -> Arc<SharedCommand> {
-        let running = RunningCommand { command, args: Some(args), is_over: false };
-        Arc::new(SharedCommand { running: Mutex::new(running), over: Condvar::new() })
-    }
+impl CommandState for UnrecordedArgs {}
 
-    /// Locks the command.
-    pub fn running(&self) -> MutexGuard<'_, RunningCommand> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Wakes the threads that wait for the command.
-    pub fn notify_over(&self) {
-        self.over.notify_all();
-    }
-
-    /// Waits until the after-snapshot is complete, at most [`WAIT_LIMIT`]. Returns whether it is. `is_seen`
-    /// returns true when the device has written its results, which is before they are recorded.
-    pub fn wait_for_snapshot(&self, is_seen: impl Fn() -> bool) -> bool {
-        let began = Instant::now();
-        let mut pause = SHORTEST;
-        // The device finishes soon what it has just begun.
-        let is_over = || is_seen() || self.running.try_lock().is_ok_and(|running| running.is_over);
-        while !is_over() {
-            if began.elapsed() > WAIT_LIMIT {
-                return false;
-            }
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(LONGEST);
-        }
-        true
-    }
-
-    /// Waits until the after-snapshot is recorded, at most [`WAIT_LIMIT`]. Returns whether it is.
-    pub fn wait(&self) -> bool {
-        let waited = self.over.wait_timeout_while(self.running(), WAIT_LIMIT, |running| !running.is_over);
-        waited.unwrap_or_else(PoisonError::into_inner).0.is_over
-    }
+/// Records the arguments by value, unless that is done already.
+///
+/// # Errors
+/// Those of [`ThreadRecorder`].
+pub fn record_known(
+    running: &mut RunningCommand<UnrecordedArgs>,
+    recorder: &mut ThreadRecorder,
+) -> Result<(), RecordError> {
+    let args = running.state.0.take();
+    args.map_or(Ok(()), |args| args.known.record(recorder, running.command.task()))
 }
 
 /// The data of a host function.
@@ -115,25 +54,23 @@ pub struct Target {
     pub context: usize,
 }
 
-/// Puts a snapshot into a stream. Returns the ranges that are not captured, by their position, with the
-/// reasons.
+/// Puts a snapshot into a stream. Returns the ranges that are not captured.
 ///
 /// # Errors
-/// The driver's status. Then nothing is captured, and nothing reports when the command has run.
+/// The reason why nothing is captured. Then nothing reports when the command has run.
 pub fn enqueue(
     backend: &CudaBackend,
     target: Target,
     shared: &Arc<SharedCommand>,
     stage: DumpStage,
-) -> Result<Vec<(usize, UncapturedReason)>, Status> {
+) -> Result<MissedRanges, UncapturedReason> {
     let ranges: Vec<Range> = shared.running().command.captured_at(stage).copied().collect();
     let (pieces, places) = pieces(ranges.iter());
     let copied: Vec<_> = pieces.iter().map(|piece| copy(backend, target, *piece)).collect();
     let (mut seen, mut missed) = (Vec::new(), Vec::new());
     for (place, range) in ranges.iter().enumerate() {
         match copied[places[place]] {
-            Ok(room) => {
-                let (start, _) = room;
+            Ok((start, _)) => {
                 let into = usize::try_from(range.base - pieces[places[place]].start).unwrap_or(0);
                 seen.push((place, start + into));
             }
@@ -141,7 +78,8 @@ pub fn enqueue(
         }
     }
     let rooms = copied.into_iter().filter_map(|copied| copied.ok()?.1).collect();
-    put(backend, target, HostSnapshot { shared: Arc::clone(shared), stage, ranges: seen, rooms })?;
+    let snapshot = HostSnapshot { shared: Arc::clone(shared), stage, ranges: seen, rooms };
+    put(backend, target, snapshot).map_err(|_| UncapturedReason::NoAccess)?;
     Ok(missed)
 }
 
@@ -199,27 +137,8 @@ unsafe extern "C" fn run(snapshot: *mut c_void) {
 
 fn record(snapshot: &HostSnapshot) {
     let HostSnapshot { shared, stage, ranges, rooms: _ } = snapshot;
-    let mut running = shared.running();
-    let Some(backend) = CudaBackend::get().filter(|_| !running.is_over) else {
-        // The driver refused the command of this snapshot.
-        return;
-    };
-    let command = &mut running.command;
-    let of_stage: Vec<Range> = command.captured_at(*stage).copied().collect();
-    let seen: Vec<(usize, Tensor<'_>)> = ranges
-        .iter()
-        .map(|&(place, start)| {
-            let range = &of_stage[place];
-            let start = ptr::with_exposed_provenance(start);
-            // SAFETY: all bytes of the range are there, in a slice that only this snapshot uses. The copy has
-            // filled it, because the stream has come that far.
-            (place, unsafe { Tensor::at(start, range.bytes, range.elements()) })
-        })
-        .collect();
-    backend.record(|recorder| command.record_contents(recorder, *stage, &seen, true));
-    if *stage == DumpStage::AfterCompletion {
-        running.is_over = true;
-        drop(running);
-        shared.notify_over();
-    }
+    let Some(backend) = CudaBackend::get() else { return };
+    // SAFETY: all bytes of the ranges are there, in slices that only this snapshot uses. The copies have filled them, because
+    // the stream has come that far.
+    unsafe { shared.record_contents(&backend.session, *stage, ranges.iter().copied(), true) };
 }

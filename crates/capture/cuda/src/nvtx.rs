@@ -20,6 +20,8 @@ use std::{
     sync::{Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
+use crate::backend::NO_ROOM;
+
 use tensortap_queue::ProcessSession;
 use tensortap_record::{AttributeValue, Operation, RecordError, Task, TaskInfo, ThreadRecorder};
 
@@ -81,7 +83,7 @@ thread_local! {
 /// # Safety
 /// As NVTX calls it.
 pub unsafe fn initialize(get: GetExportTable) {
-    if SESSION.get_or_init(|| ProcessSession::attach("NVTX")).is_none() {
+    if SESSION.get_or_init(|| ProcessSession::attach("NVTX", NO_ROOM)).is_none() {
         return;
     }
     // SAFETY: the caller's guarantee.

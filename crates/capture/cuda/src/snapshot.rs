@@ -18,20 +18,18 @@ mod scratch;
 mod transfers;
 
 use std::{
-    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
-    time::{Duration, Instant},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
 };
 
-use tensortap_queue::{NumberMap, spawn_harvest_thread};
+use tensortap_queue::{HarvestThread, NumberMap};
 use tensortap_record::{RecordError, ThreadRecorder};
 use tensortap_sync::{Counter, Flag};
 
 use crate::{backend::CudaBackend, pinned_pool::PinnedPool};
 
 pub use context::{ContextResources, is_loading};
-pub use enqueue::{
-    SnapshotError, SnapshotPlan, SnapshotRequest, are_on, can_hash_on_device, end, enqueue, prevent_overlap,
-};
+pub use enqueue::{SnapshotPlan, SnapshotRequest, are_on, can_hash_on_device, enqueue, prevent_overlap};
 use pending::PendingSnapshot;
 pub use pending::SnapshotTicket;
 pub use scratch::StreamScratch;
@@ -68,31 +66,12 @@ pub struct Snapshots {
     has_new: Flag,
     findings: OnceLock<Option<PinnedPool>>,
     tickets: Counter,
-    inbox: Mutex<Inbox>,
-    /// Notified when the inbox gets a snapshot, and when the last one was recorded.
-    changed: Condvar,
-    closing: Flag,
+    harvest_thread: HarvestThread<PendingSnapshot>,
     /// Raised while the harvest thread waits for the `tensortap record` process. While that process lives,
     /// the thread will continue and free what others wait for.
     waits_for_recorder: Flag,
-    process: u32,
 }
 
-/// What the submitting threads and the harvest thread share.
-#[derive(Default)]
-struct Inbox {
-    pending: Vec<PendingSnapshot>,
-    /// Whether the harvest thread waits for a snapshot.
-    sleeps: bool,
-    is_started: bool,
-    /// Whether the harvest thread has ended, or could not be started.
-    is_over: bool,
-    /// A number that changes when something is recorded.
-    progress: u64,
-}
-
-/// When the process ends, the harvest thread continues until nothing was recorded for this time.
-const WAIT_LIMIT: Duration = Duration::from_millis(100);
 /// How long a process that ends waits for one call of the driver. Pinning the memory of the recording takes
 /// longer than a short program runs.
 const STUCK: Duration = Duration::from_secs(5);
@@ -110,20 +89,13 @@ impl Snapshots {
             has_new: Flag::new(),
             findings: OnceLock::new(),
             tickets: Counter::new(),
-            inbox: Mutex::default(),
-            changed: Condvar::new(),
-            closing: Flag::new(),
+            harvest_thread: HarvestThread::default(),
             waits_for_recorder: Flag::new(),
-            process: std::process::id(),
         }
     }
 
     fn contexts(&self) -> MutexGuard<'_, NumberMap<usize, ContextState>> {
         self.contexts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn inbox(&self) -> MutexGuard<'_, Inbox> {
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn findings(&self) -> Option<&PinnedPool> {
@@ -169,7 +141,8 @@ impl Snapshots {
             Ok(device) => {
                 contexts.insert(context, ContextState::Ready(Arc::new(device)));
                 drop(contexts);
-                self.start(backend);
+                let run = move || harvest::run(backend);
+                backend.snapshots.harvest_thread.start(&backend.session, "tt-content", run, at_exit);
             }
             Err(why) => {
                 let none_is_new = !contexts.values().any(|context| matches!(context, ContextState::New));
@@ -192,7 +165,7 @@ impl Snapshots {
 
     /// The resources of a context, if the backend's code is loaded in it.
     pub fn device(&self, context: usize) -> Option<Arc<ContextResources>> {
-        if self.closing.is_raised() {
+        if self.harvest_thread.is_closing() {
             return None;
         }
         match self.contexts().get(&context) {
@@ -221,28 +194,21 @@ impl Snapshots {
         self.other_calls.next();
     }
 
-    /// Starts the harvest thread.
-    fn start(&self, backend: &'static CudaBackend) {
-        let mut inbox = self.inbox();
-        if inbox.is_started {
-            return;
-        }
-        inbox.is_started = true;
-        inbox.is_over = spawn_harvest_thread("tt-content", move || harvest::run(backend)).is_err();
-        drop(inbox);
-        crate::backend::at_exit();
+    /// Records in the harvest thread. This may take as long as the `tensortap record` process is slow.
+    fn recording<T>(&self, record: impl FnOnce() -> T) -> T {
+        self.waits_for_recorder.raise();
+        let recorded = record();
+        self.waits_for_recorder.lower();
+        recorded
     }
 
-    /// Records in the harvest thread. This may take as long as the `tensortap record` process is slow.
+    /// As [`CudaBackend::record`], in the harvest thread.
     fn record<T>(
         &self,
         backend: &CudaBackend,
         call: impl FnOnce(&mut ThreadRecorder) -> Result<T, RecordError>,
     ) -> Option<T> {
-        self.waits_for_recorder.raise();
-        let recorded = backend.record(call);
-        self.waits_for_recorder.lower();
-        recorded
+        self.recording(|| backend.record(call))
     }
 
     /// Whether the harvest thread currently waits only for the `tensortap record` process.
@@ -250,35 +216,14 @@ impl Snapshots {
         self.waits_for_recorder.is_raised()
     }
 
-    /// Hands a snapshot in its stream over to the harvest thread.
-    fn hand_over(&self, snapshot: PendingSnapshot) {
-        let mut inbox = self.inbox();
-        inbox.pending.push(snapshot);
-        if inbox.sleeps {
-            self.changed.notify_all();
-        }
-    }
-
-    /// The process ends. Snapshots in flight are recorded while they complete, and no new ones are taken.
+    /// The process ends. Snapshots in flight are recorded while they complete, and no new ones are taken. The harvest thread
+    /// ends earlier than [`STUCK`] by itself, unless a call of the driver does not return.
     pub fn close(&self) {
-        if self.process != std::process::id() || !self.closing.raise() {
-            return;
-        }
-        let mut inbox = self.inbox();
-        if !inbox.is_started {
-            return;
-        }
-        self.changed.notify_all();
-        let mut seen = (inbox.progress, Instant::now());
-        while !inbox.is_over {
-            let waited = self.changed.wait_timeout(inbox, WAIT_LIMIT / 4);
-            inbox = waited.unwrap_or_else(PoisonError::into_inner).0;
-            if inbox.progress != seen.0 {
-                seen = (inbox.progress, Instant::now());
-            } else if seen.1.elapsed() > STUCK {
-                // The harvest thread ends earlier by itself, unless a call of the driver does not return.
-                return;
-            }
-        }
+        self.harvest_thread.close(STUCK);
     }
+}
+
+extern "C" fn at_exit() {
+    let ended = std::panic::catch_unwind(|| CudaBackend::get().map(|backend| backend.snapshots.close()));
+    drop(ended);
 }

@@ -6,13 +6,11 @@
 
 use std::{
     ptr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, MutexGuard, PoisonError},
 };
 
 use tensortap_queue::{Command, OrderToken, Range, RangeRole, Value};
-use tensortap_record::{
-    DumpStage, Operation, RecordError, Role, StringId, Task, TaskInfo, ThreadRecorder, UncapturedReason,
-};
+use tensortap_record::{DumpStage, Operation, RecordError, Role, StringId, Task, TaskInfo, ThreadRecorder};
 
 use crate::{
     ffi::{self, Event, Queue, Status},
@@ -20,7 +18,7 @@ use crate::{
     objects::{EventHandle, Objects, QueueState},
     queue_state::queue_state,
     raw,
-    snapshot::{self, RunningCommand, SnapshotMethod, SnapshotRequest, Source},
+    snapshot::{self, HeldObjects, SharedCommand, SnapshotMethod, SnapshotRequest, Source},
     values::record_values,
 };
 
@@ -156,7 +154,7 @@ fn enqueue_unrecorded(
 
 /// A command whose task has begun, before it is in its queue.
 struct PendingCommand {
-    running: Arc<Mutex<RunningCommand>>,
+    shared: Arc<SharedCommand>,
     /// For each range of the command, where a snapshot finds it.
     sources: Vec<Source>,
     token: OrderToken,
@@ -188,9 +186,8 @@ fn begin(
         true => spec.ranges.into_iter().unzip(),
         false => (Vec::new(), Vec::new()),
     };
-    let running = RunningCommand::new(Command::new(task, ranges), kept_alive);
-    let running = Arc::new(Mutex::new(running));
-    Ok(PendingCommand { running, sources, token: submission.token, is_filtered, name })
+    let shared = SharedCommand::new(Command::new(task, ranges), HeldObjects::new(kept_alive));
+    Ok(PendingCommand { shared, sources, token: submission.token, is_filtered, name })
 }
 
 fn begin_task(
@@ -203,9 +200,6 @@ fn begin_task(
     recorder.begin(&TaskInfo { queue: state.id, name, submitted_ns, records, ..spec.info })
 }
 
-const NO_ROOM: &str = "content of some arguments is not captured: the staging memory on the device is full. \
-    Set TENSORTAP_OPENCL_RING to more bytes, or TENSORTAP_OPENCL_BACKLOG to more snapshots in flight";
-
 /// The events of a command that is in its queue.
 struct SubmittedEvents {
     /// Completes when the after-snapshot is complete.
@@ -215,10 +209,6 @@ struct SubmittedEvents {
 }
 
 impl PendingCommand {
-    fn running(&self) -> MutexGuard<'_, RunningCommand> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Submits the before-snapshot, the command, and the after-snapshot.
     fn submit(
         &self,
@@ -238,21 +228,21 @@ impl PendingCommand {
         let status = call(count, waits, &raw mut own);
         if status != ffi::SUCCESS {
             before.into_iter().for_each(|event| layer.release(event));
-            self.refuse(layer, status);
+            self.shared.refuse(&layer.session, &self.name, status);
             return Err(status);
         }
         let after = snapshot(DumpStage::AfterCompletion, &[own]);
         if after.is_none() {
-            // Nothing will report when the command ends. Its task ends with its submission.
-            let command = &mut self.running().command;
-            layer.record(|recorder| recorder.end(command.task()));
+            // The driver may read this memory later, and nothing reports when that is over.
+            std::mem::forget(self.shared.running().state.kept_alive.take());
+            self.shared.end_without_after(&layer.session);
         }
         let mut after = after.unwrap_or_default();
         let last = after.pop();
-        self.running().hold(layer, before.into_iter().chain(after));
+        snapshot::hold(layer, &self.shared, before.into_iter().chain(after));
         // A command that waits for nothing does not fail because of another command, so it needs no watching.
         if let Some(last) = last.filter(|_| !target.waits.is_empty()) {
-            layer.watch(last, &self.running);
+            layer.watch(last, &self.shared);
         }
         Ok(match last {
             Some(last) => SubmittedEvents { last, own: Some(EventHandle(own)) },
@@ -277,53 +267,22 @@ impl PendingCommand {
         match method {
             SnapshotMethod::Unavailable => return None,
             SnapshotMethod::MetadataOnly => {
-                let command = &mut self.running().command;
-                layer.record(|recorder| command.record_without_content(recorder, stage));
+                self.shared.record_without_content(&layer.session, stage);
                 return None;
             }
             SnapshotMethod::NativeKernels | SnapshotMethod::Copies(_) => {}
         }
-        let request = SnapshotRequest { running: &self.running, sources: &sources, stage };
-        match snapshot::enqueue(layer, (queue, method), request, waits) {
-            Ok(queued) => {
-                let reason =
-                    |place| queued.missed.iter().find(|(at, _)| *at == place).map(|(_, reason)| *reason);
-                self.record_uncaptured(layer, stage, reason);
-                if queued.without_payload.contains(&UncapturedReason::NoRoom) {
-                    layer.note_once(NO_ROOM);
-                }
-                Some(queued.events)
-            }
-            Err(reason) => {
-                self.record_uncaptured(layer, stage, |_| Some(reason));
-                None
-            }
-        }
+        let request = SnapshotRequest { shared: &self.shared, sources: &sources, stage };
+        self.shared.snapshot(&layer.session, stage, || {
+            let queued = snapshot::enqueue(layer, (queue, method), request, waits)?;
+            Ok((queued.events, queued.missed))
+        })
     }
 
     fn sources_at(&self, stage: DumpStage) -> Vec<Source> {
-        let running = self.running();
+        let running = self.shared.running();
         let ranges = running.command.ranges().iter().zip(&self.sources);
         ranges.filter(|(range, _)| range.role.is_captured_at(stage)).map(|(_, &source)| source).collect()
-    }
-
-    fn record_uncaptured(
-        &self,
-        layer: &Layer,
-        stage: DumpStage,
-        reason: impl Fn(usize) -> Option<UncapturedReason>,
-    ) {
-        if self.running().command.record_uncaptured(&layer.session, stage, reason) {
-            layer.note_once(NO_ROOM);
-        }
-    }
-
-    /// The driver refused the command: it did nothing.
-    fn refuse(&self, layer: &Layer, status: Status) {
-        let mut running = self.running();
-        running.end(layer);
-        let command = &mut running.command;
-        layer.record(|recorder| command.refuse(recorder, &self.name, status));
     }
 }
 
@@ -341,7 +300,7 @@ fn return_event(
         // SAFETY: the program's guarantee.
         unsafe { target.event.write(last) };
     } else {
-        pending.running().hold(layer, own.map(|EventHandle(own)| own));
+        snapshot::hold(layer, &pending.shared, own.map(|EventHandle(own)| own));
     }
     // Release the queue first: the wait may depend on commands that other threads submit to it.
     drop(guard);

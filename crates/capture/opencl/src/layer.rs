@@ -2,15 +2,15 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use tensortap_queue::{ProcessSession, print_note};
+use tensortap_queue::{HarvestThread, ProcessSession, RingAllocator, print_note};
 use tensortap_record::{DumpLevel, RecordError, ThreadRecorder};
 
 use crate::{
     ffi::{self, Dispatch, Event},
-    harvest_thread::HarvestThread,
+    harvest_thread::{CompletionNote, snapshot_places},
     objects::{EventHandle, Objects},
     raw::{self, info},
-    snapshot::{self, RunningCommand},
+    snapshot::{self, SharedCommand},
 };
 
 /// The layer of this process. It exists only if a loader has called it and the process is recorded.
@@ -25,8 +25,10 @@ pub struct Layer {
     queued_events: Mutex<Vec<EventHandle>>,
     /// Commands that may fail.
     watched: Mutex<FailureWatch>,
-    /// The thread that records what devices have copied, if a device needs it.
-    harvest_thread: OnceLock<HarvestThread>,
+    /// The thread that records what devices have copied. It is started if a device needs it.
+    pub harvest_thread: HarvestThread<CompletionNote>,
+    /// One place for each snapshot in flight.
+    pub snapshot_places: RingAllocator,
     /// Whether the level records content, hashes or statistics.
     pub wants_content: bool,
     /// Whether the level records payloads, not only hashes and statistics.
@@ -41,10 +43,13 @@ pub struct Layer {
 /// Commands that may fail, each with the event of its last snapshot, which the layer holds.
 #[derive(Default)]
 struct FailureWatch {
-    commands: Vec<(EventHandle, Weak<Mutex<RunningCommand>>)>,
+    commands: Vec<(EventHandle, Weak<SharedCommand>)>,
     /// The number of commands at which they are checked.
     check_at: usize,
 }
+
+const NO_ROOM: &str = "content of some arguments is not captured: the staging memory on the device is full. \
+    Set TENSORTAP_OPENCL_RING to more bytes, or TENSORTAP_OPENCL_BACKLOG to more snapshots in flight";
 
 /// At least this many commands are checked together.
 const MIN_CHECKED: usize = 64;
@@ -77,7 +82,7 @@ extern "C" fn process_ends() {
 impl Layer {
     /// Starts recording. None if the process is not recorded.
     pub fn start(target: Dispatch) -> Option<&'static Layer> {
-        let session = ProcessSession::attach("OpenCL")?;
+        let session = ProcessSession::attach("OpenCL", NO_ROOM)?;
         let level = session.session().level().unwrap_or(DumpLevel::Off);
         let wants_content = matches!(level, DumpLevel::Full | DumpLevel::Hash);
         let skips_stored_content = session.skips_stored_content();
@@ -87,7 +92,8 @@ impl Layer {
             objects: Mutex::default(),
             queued_events: Mutex::default(),
             watched: Mutex::default(),
-            harvest_thread: OnceLock::new(),
+            harvest_thread: HarvestThread::default(),
+            snapshot_places: snapshot_places(),
             wants_content,
             wants_payloads: level == DumpLevel::Full,
             skips_stored_content,
@@ -106,13 +112,8 @@ impl Layer {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread that records what devices have copied. The first call starts it.
-    pub fn harvest_thread(&self) -> &HarvestThread {
-        self.harvest_thread.get_or_init(HarvestThread::start)
-    }
-
     /// Whether this is the process that loaded the layer, not a fork of it.
-    pub fn is_own_process(&self) -> bool {
+    fn is_own_process(&self) -> bool {
         std::process::id() == self.process
     }
 
@@ -151,21 +152,21 @@ impl Layer {
     }
 
     /// Adds a command to those that are checked now and then for failure. `event` is that of its last snapshot.
-    pub fn watch(&self, event: Event, running: &Arc<Mutex<RunningCommand>>) {
+    pub fn watch(&self, event: Event, shared: &Arc<SharedCommand>) {
         let Some(retain) = self.target.clRetainEvent else { return };
         // SAFETY: the event lives.
         unsafe { retain(event) };
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        watched.commands.push((EventHandle(event), Arc::downgrade(running)));
+        watched.commands.push((EventHandle(event), Arc::downgrade(shared)));
         if watched.commands.len() < watched.check_at.max(MIN_CHECKED) {
             return;
         }
         let mut checked = std::mem::take(&mut watched.commands);
         drop(watched);
-        checked.retain(|(EventHandle(event), running)| {
-            let is_over = running
+        checked.retain(|(EventHandle(event), shared)| {
+            let is_over = shared
                 .upgrade()
-                .is_none_or(|known| snapshot::end_if_failed(self, &known, self.status(*event)));
+                .is_none_or(|shared| snapshot::end_if_failed(self, &shared, self.status(*event)));
             if is_over {
                 self.release(*event);
             }

@@ -8,6 +8,7 @@ use std::{
 use crate::{
     calls::programs::device_name,
     ffi::{self, Context, Device, Queue},
+    harvest_thread,
     layer::Layer,
     objects::{QueueEntry, QueueState, key},
     raw::{self, info},
@@ -73,7 +74,7 @@ fn method(
         }
         Some(ring)
     });
-    match ring.filter(|_| layer.harvest_thread().is_running()) {
+    match ring.filter(|_| harvest_thread::start(layer).is_some()) {
         Some(ring) => SnapshotMethod::Copies(ring),
         None => SnapshotMethod::Unavailable,
     }

@@ -8,9 +8,9 @@ mod copies;
 mod harvest;
 mod native_kernels;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use tensortap_queue::Command;
+use tensortap_queue::{CommandState, MissedRanges};
 use tensortap_record::{DumpStage, UncapturedReason};
 
 pub use copies::PendingSnapshot;
@@ -45,62 +45,56 @@ pub enum SnapshotMethod {
     Unavailable,
 }
 
-/// A command that is in its queue, and the events around it. The layer holds these events until the after-snapshot is
-/// recorded: some drivers (PoCL 3.0) crash if a command fails whose event was released.
-pub struct RunningCommand {
-    /// The command.
-    pub command: Command,
-    /// The snapshots before and after it, until they are recorded.
+/// A command that the submitting thread shares with its queue and with the harvest thread.
+pub type SharedCommand = tensortap_queue::SharedCommand<HeldObjects>;
+
+/// What the layer holds until a command is over.
+#[derive(Default)]
+pub struct HeldObjects {
+    /// The snapshots before and after the command, until they are recorded.
     snapshots: [Option<PendingSnapshot>; 2],
     /// Native kernels in its queue that have not run, by their addresses.
     waiting_kernels: Vec<usize>,
-    held_events: Vec<EventHandle>,
+    /// The events around the command: some drivers (PoCL 3.0) crash if a command fails whose event was released.
+    events: Vec<EventHandle>,
     /// Memory that the driver may read until the command has run.
-    kept_alive: Option<Arc<[usize]>>,
-    is_over: bool,
+    pub kept_alive: Option<Arc<[usize]>>,
 }
 
-impl RunningCommand {
-    /// A command that enters its queue.
-    pub fn new(command: Command, kept_alive: Option<Arc<[usize]>>) -> RunningCommand {
-        let (snapshots, waiting_kernels, held_events) = ([None, None], Vec::new(), Vec::new());
-        RunningCommand { command, snapshots, waiting_kernels, held_events, kept_alive, is_over: false }
+impl HeldObjects {
+    /// Holds only this memory.
+    pub fn new(kept_alive: Option<Arc<[usize]>>) -> HeldObjects {
+        HeldObjects { kept_alive, ..HeldObjects::default() }
     }
+}
 
-    /// Holds events until the command is recorded.
-    pub fn hold(&mut self, layer: &Layer, events: impl IntoIterator<Item = Event>) {
-        let events = events.into_iter().map(EventHandle);
-        match self.is_over {
-            true => layer.queue_for_release(events.collect()),
-            false => self.held_events.extend(events),
-        }
-    }
-
-    /// The after-snapshot was recorded, or the driver refused the command, or it failed. Nothing more of it is recorded.
-    pub fn end(&mut self, layer: &Layer) {
-        self.is_over = true;
+impl CommandState for HeldObjects {
+    fn release(&mut self) {
         self.kept_alive = None;
-        layer.queue_for_release(std::mem::take(&mut self.held_events));
+        Layer::get().queue_for_release(std::mem::take(&mut self.events));
     }
 }
 
-/// Locks a command.
-pub fn lock(running: &Mutex<RunningCommand>) -> MutexGuard<'_, RunningCommand> {
-    running.lock().unwrap_or_else(PoisonError::into_inner)
+/// Holds events until the command is over.
+pub fn hold(layer: &Layer, shared: &SharedCommand, events: impl IntoIterator<Item = Event>) {
+    let (mut running, events) = (shared.running(), events.into_iter().map(EventHandle));
+    match running.is_over() {
+        true => layer.queue_for_release(events.collect()),
+        false => running.state.events.extend(events),
+    }
 }
 
 /// Ends a command if it, or something that it waited for, has failed. `status` is that of its last snapshot. Returns
 /// whether the command is over. Snapshots of a failed command that have not run will never run. Some drivers (PoCL 3.0)
 /// report a failure only to those who ask.
-pub fn end_if_failed(layer: &Layer, running: &Mutex<RunningCommand>, status: Option<i32>) -> bool {
-    let mut known = lock(running);
-    if known.is_over || status.is_some_and(|status| status >= 0) {
-        return known.is_over;
+pub fn end_if_failed(layer: &Layer, shared: &SharedCommand, status: Option<i32>) -> bool {
+    let mut running = shared.running();
+    if running.is_over() || status.is_some_and(|status| status >= 0) {
+        return running.is_over();
     }
-    let waiting = std::mem::take(&mut known.waiting_kernels);
-    let snapshots = known.snapshots.each_mut().map(Option::take);
-    known.end(layer);
-    drop(known);
+    let waiting = std::mem::take(&mut running.state.waiting_kernels);
+    let snapshots = running.state.snapshots.each_mut().map(Option::take);
+    shared.end(running);
     // SAFETY: the snapshots of a command are a chain. Its last one has failed, so none of them runs any more.
     unsafe { native_kernels::discard(waiting) };
     snapshots.into_iter().flatten().for_each(|snapshot| snapshot.free(layer));
@@ -112,17 +106,15 @@ pub fn end_if_failed(layer: &Layer, running: &Mutex<RunningCommand>, status: Opt
 pub struct QueuedSnapshot {
     /// Their events in queue order. The caller releases them.
     pub events: Vec<Event>,
-    /// Ranges that are not captured, by their position in the snapshot, and the reasons.
-    pub missed: Vec<(usize, UncapturedReason)>,
-    /// Why the payloads of other ranges are not captured. Their hashes are.
-    pub without_payload: Vec<UncapturedReason>,
+    /// Ranges that are not captured.
+    pub missed: MissedRanges,
 }
 
 /// A snapshot to take.
 #[derive(Clone, Copy)]
 pub struct SnapshotRequest<'a> {
     /// The command.
-    pub running: &'a Arc<Mutex<RunningCommand>>,
+    pub shared: &'a Arc<SharedCommand>,
     /// Where the ranges of the stage are.
     pub sources: &'a [Source],
     /// Before or after the command.

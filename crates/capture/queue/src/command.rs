@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tensortap_record::{
-    ContentDigest, DType, DumpStage, MAX_DIMS, MemorySpace, Operation, RecordError, Role, StringId, Task,
-    TaskInfo, Tensor, ThreadRecorder, UncapturedReason,
+    ContentDigest, DType, DumpStage, MAX_DIMS, MemorySpace, Operation, PartialContent, RecordError, Role,
+    StringId, Task, TaskInfo, Tensor, ThreadRecorder, UncapturedReason,
 };
 
 use crate::{ProcessSession, Submission};
@@ -124,6 +124,11 @@ impl Range {
         ))
     }
 
+    /// The range as a tensor in device memory, which this process does not read.
+    fn tensor_on_device(&self) -> Result<Tensor<'static>, RecordError> {
+        self.tensor(Tensor::elsewhere(self.base, self.bytes, self.elements(), self.space))
+    }
+
     /// The bytes from the first to the last element: their offset in the allocation, and their number. Gaps between
     /// rows are included.
     pub fn span(&self) -> (u64, u64) {
@@ -163,6 +168,17 @@ impl Range {
         };
         u32::try_from(ranges.map(stages).sum::<usize>() + values).unwrap_or(u32::MAX)
     }
+}
+
+/// Where the dump gets the content of a range that a device has hashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContentSource {
+    /// Nowhere: only hash and statistics are recorded.
+    None,
+    /// The dump has it already.
+    Dump,
+    /// The device has it, and it is new.
+    Device,
 }
 
 /// A task that was submitted to a queue, with the memory ranges it receives. Two kinds of threads record it: the
@@ -213,8 +229,8 @@ impl Command {
         recorder.together(task, |recorder, task| {
             let mut result = Ok(());
             for range in ranges {
-                let memory = Tensor::elsewhere(range.base, range.bytes, range.elements(), range.space);
-                let reserved = range.tensor(memory).and_then(|tensor| recorder.reserve(task, stage, &tensor));
+                let reserved =
+                    range.tensor_on_device().and_then(|tensor| recorder.reserve(task, stage, &tensor));
                 // The level may reserve space nevertheless. No content will fill it.
                 let settled = match reserved {
                     Ok(Some(ticket)) => recorder.give_up(ticket.number).map(|_| ()),
@@ -243,28 +259,33 @@ impl Command {
         recorder.together(task, |recorder, task| {
             let mut result = Ok(());
             for (range, found) in ranges.zip(found) {
-                let memory = Tensor::elsewhere(range.base, range.bytes, range.elements(), range.space);
                 let recorded =
-                    range.tensor(memory).and_then(|tensor| recorder.found(task, stage, &tensor, &found));
+                    range.tensor_on_device().and_then(|tensor| recorder.found(task, stage, &tensor, &found));
                 result = result.and(recorded.map(|_| ()));
             }
             result
         })
     }
 
-    /// The range at `place` among [those of a stage](Command::captured_at) as a tensor in device memory, which this
-    /// process does not read, and the task to record it for.
+    /// Records a range that a device has hashed: the one at `place` among [those of the stage](Command::captured_at).
+    /// Returns the content to fill in if it is new and the dump wants it.
     ///
     /// # Errors
-    /// When the range leaves its allocation.
-    pub fn device_tensor(
+    /// If the range leaves its allocation, and those of [`ThreadRecorder::incoming`].
+    pub fn record_found(
         &mut self,
-        stage: DumpStage,
-        place: usize,
-    ) -> Result<Option<(&mut Task, Tensor<'static>)>, RecordError> {
+        recorder: &mut ThreadRecorder,
+        (stage, place): (DumpStage, usize),
+        found: &ContentDigest,
+        source: ContentSource,
+    ) -> Result<Option<PartialContent>, RecordError> {
         let Some(range) = self.captured_at(stage).nth(place).copied() else { return Ok(None) };
-        let memory = Tensor::elsewhere(range.base, range.bytes, range.elements(), range.space);
-        Ok(Some((&mut self.task, range.tensor(memory)?)))
+        let tensor = range.tensor_on_device()?;
+        match source {
+            ContentSource::None => recorder.found(&mut self.task, stage, &tensor, found).map(|_| None),
+            ContentSource::Dump => recorder.found_again(&mut self.task, stage, &tensor, found).map(|()| None),
+            ContentSource::Device => recorder.incoming(&mut self.task, stage, &tensor, found),
+        }
     }
 
     /// Call when all ranges of a stage are recorded. Before the command this records that it starts, after it that
@@ -284,8 +305,7 @@ impl Command {
     }
 
     /// Records the content of some ranges of a stage. Each entry of `contents` is a position among
-    /// [the ranges of the stage](Command::captured_at) and memory of this process that can be read now. If `is_last`
-    /// is true, also [finishes the stage](Command::finish_stage).
+    /// [the ranges of the stage](Command::captured_at) and memory of this process that can be read now.
     ///
     /// # Errors
     /// The first error of [`ThreadRecorder::tensor`]. The other ranges are recorded nevertheless.
@@ -294,40 +314,39 @@ impl Command {
         recorder: &mut ThreadRecorder,
         stage: DumpStage,
         contents: &[(usize, Tensor<'_>)],
-        is_last: bool,
     ) -> Result<(), RecordError> {
         let ranges: Vec<Range> = self.captured_at(stage).copied().collect();
         let recorded = recorder.tensors_of(&mut self.task, stage, contents.len(), |at| {
             let (place, memory) = contents[at];
             ranges[place].tensor(memory)
         });
-        let finished = if is_last { self.finish_stage(recorder, stage) } else { Ok(()) };
-        recorded.map(|_| ()).and(finished)
+        recorded.map(|_| ())
     }
 
     /// Records that ranges of a stage are not captured. `reason` gives the reason by the position of a range among
-    /// [those of the stage](Command::captured_at), or none if the range is captured. Returns whether
-    /// [`UncapturedReason::NoRoom`] is among the reasons.
+    /// [those of the stage](Command::captured_at), or none if the range is captured.
     pub fn record_uncaptured(
         &mut self,
         session: &ProcessSession,
         stage: DumpStage,
         reason: impl Fn(usize) -> Option<UncapturedReason>,
-    ) -> bool {
-        let ranges = self.captured_at(stage).enumerate();
-        let missing: Vec<_> = ranges
-            .filter_map(|(place, range)| Some((reason(place)?, (range.arg, Role::InOut, range.name))))
-            .collect();
-        if missing.is_empty() {
-            return false;
+    ) {
+        let Command { task, ranges } = self;
+        let ranges = ranges.iter().filter(|range| range.role.is_captured_at(stage)).enumerate();
+        let mut missing = ranges.filter_map(|(place, range)| Some((reason(place)?, range))).peekable();
+        if missing.peek().is_none() {
+            return;
         }
-        let has_no_room = missing.iter().any(|(reason, _)| *reason == UncapturedReason::NoRoom);
+        let mut has_no_room = false;
         session.record(|recorder| {
-            missing.into_iter().try_for_each(|(reason, range)| {
-                recorder.not_captured(&mut self.task, stage, range, reason).map(drop)
+            missing.try_for_each(|(reason, range)| {
+                has_no_room |= reason == UncapturedReason::NoRoom;
+                recorder.not_captured(task, stage, (range.arg, Role::InOut, range.name), reason).map(drop)
             })
         });
-        has_no_room
+        if has_no_room {
+            session.note_no_room();
+        }
     }
 
     /// Records that the driver refused the command: it did nothing.

@@ -24,23 +24,27 @@ pub struct ProcessSession {
     open: Mutex<Option<Session>>,
     /// Notes that were printed already.
     printed: Mutex<HashSet<String>>,
+    /// The note that staging memory was full.
+    no_room: &'static str,
 }
 
 impl ProcessSession {
     /// Attaches to the `tensortap record` process. Returns none if the environment names no such process. If the
-    /// process cannot be reached, prints a note that `runtime` is not recorded and returns none.
-    pub fn attach(runtime: &str) -> Option<ProcessSession> {
+    /// process cannot be reached, prints a note that `runtime` is not recorded and returns none. `no_room` is the note that
+    /// staging memory was full, and what the user can set.
+    pub fn attach(runtime: &str, no_room: &'static str) -> Option<ProcessSession> {
         match Session::attach() {
-            Ok(session) => session.map(|session| ProcessSession {
-                session: session.for_a_while(),
-                open: Mutex::new(Some(session)),
-                printed: Mutex::default(),
-            }),
+            Ok(session) => session.map(|session| ProcessSession::new(session, no_room)),
             Err(error) => {
                 print_note(&format!("{runtime} is not recorded: {error}"));
                 None
             }
         }
+    }
+
+    pub(crate) fn new(session: Session, no_room: &'static str) -> ProcessSession {
+        let (of_threads, open) = (session.for_a_while(), Mutex::new(Some(session)));
+        ProcessSession { session: of_threads, open, printed: Mutex::default(), no_room }
     }
 
     /// Whether a backend may omit content that the dump has already. It may not if the user wants every copy
@@ -81,6 +85,11 @@ impl ProcessSession {
     /// Tells the `tensortap record` process that the process ends normally and sends nothing more.
     pub fn close(&self) {
         drop(self.open.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    /// Prints the note that staging memory was full, once.
+    pub fn note_no_room(&self) {
+        self.note_once(self.no_room, "");
     }
 
     /// Prints a note, unless the same `note` was printed before. `reason` follows it after a colon if not empty.

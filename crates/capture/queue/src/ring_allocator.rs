@@ -4,12 +4,9 @@
 use std::{
     collections::BTreeMap,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
-/// How long a call waits for a free slice while no slice is freed. Commands may depend on something that only the
-/// program can do, so a call must not wait forever.
-pub const WAIT_LIMIT: Duration = Duration::from_millis(100);
+use crate::WAIT_LIMIT;
 
 /// Slices start at multiples of this number of bytes, and their size is a multiple of it.
 pub const GRANULARITY: u64 = 256;

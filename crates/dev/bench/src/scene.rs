@@ -3,7 +3,7 @@
 use tensortap::scene::KernelArg::{In, InOut, Scalar};
 use tensortap::scene::{
     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
-    Scene, Tensor, kernel_entry,
+    Scene, Tensor, kernel_entry, scene_facts,
 };
 use tensortap::{CoreType, DType};
 
@@ -14,20 +14,11 @@ const CELL: [u64; 1] = [16];
 pub struct BenchDispatch;
 
 impl Scene for BenchDispatch {
-    fn name(&self) -> &'static str {
-        "bench_dispatch"
-    }
-
-    fn about(&self) -> &'static str {
-        "empty tasks that are independent, a chain, or fan out, for measuring dispatch"
-    }
-
-    fn hidden(&self) -> bool {
-        true
-    }
-
-    fn params(&self) -> &'static [ParamSpec] {
-        const PARAMS: &[ParamSpec] = &[
+    scene_facts! {
+        name: "bench_dispatch",
+        about: "empty tasks that are independent, a chain, or fan out, for measuring dispatch",
+        hidden: true,
+        params: &[
             ParamSpec::choice(
                 "shape",
                 "independent",
@@ -48,13 +39,8 @@ impl Scene for BenchDispatch {
                 16_384,
                 "tasks per scope; in a fanout: a producer and its readers",
             ),
-        ];
-        PARAMS
-    }
-
-    fn kernels(&self) -> &'static [KernelDef] {
-        const KERNELS: &[KernelDef] = &[EMPTY, EMPTY_READER];
-        KERNELS
+        ],
+        kernels: &[EMPTY, EMPTY_READER],
     }
 
     fn args(&self, _params: &Params) -> Vec<ArgSpec> {

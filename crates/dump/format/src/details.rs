@@ -10,13 +10,9 @@ use tensortap_abi::{
 };
 
 use crate::attributes::{AttributeJoiner, RawAttribute};
+use crate::join::{define, define_text};
 use crate::json::Decimal;
 use crate::{Attribute, FormatError, TaskKey};
-
-/// Maximum number of definitions of each kind, and maximum bytes of text. Definitions beyond the limit have
-/// no name.
-const MAX_DEFINITIONS: usize = 1 << 20;
-const MAX_TEXT: usize = 64 << 20;
 
 /// The details of one task; `None` for details that were not recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,11 +94,7 @@ impl Details {
 
     pub(crate) fn see(&mut self, record: &crate::IndexRecord) {
         if let Some((id, text)) = record.as_string() {
-            let room = self.strings.len() < MAX_DEFINITIONS && self.text_bytes + text.len() <= MAX_TEXT;
-            if room && !self.strings.contains_key(&id) {
-                self.text_bytes += text.len();
-                self.strings.insert(id, text.into());
-            }
+            define_text(&mut self.strings, &mut self.text_bytes, id, text);
         } else if let Some(&QueueRecord { id, name, .. }) = record.get() {
             define(&mut self.queues, id, name);
         } else if let Some(&StepRecord { id, name, .. }) = record.get() {
@@ -190,12 +182,6 @@ impl TaskRow {
             has_arguments: task.tensor_count > 0 || task.scalar_count > 0,
             operation: task.operation,
         }
-    }
-}
-
-fn define(known: &mut HashMap<u32, u32>, id: u32, name: u32) {
-    if known.len() < MAX_DEFINITIONS {
-        known.entry(id).or_insert(name);
     }
 }
 

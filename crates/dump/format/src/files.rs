@@ -122,11 +122,7 @@ fn fill_and_rename(
     fill: impl FnOnce(&File) -> Result<(), StreamError>,
 ) -> Result<(), FormatError> {
     let file = create_new(unfinished)?;
-    match fill(&file) {
-        Ok(()) => {}
-        Err(StreamError::Index(error)) => return Err(error),
-        Err(StreamError::Output(error)) => return Err(error).at("write", path),
-    }
+    fill(&file).at("write", path)?;
     fs::rename(unfinished, path).at("create", path)
 }
 

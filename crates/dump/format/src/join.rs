@@ -277,6 +277,22 @@ pub struct Names<'d> {
     pub scope: Option<&'d str>,
 }
 
+/// Adds a definition, unless its number has one or there are too many.
+pub(crate) fn define<T>(known: &mut HashMap<u32, T>, id: u32, value: T) {
+    if known.len() < MAX_DEFINITIONS {
+        known.entry(id).or_insert(value);
+    }
+}
+
+/// As [`define`], for a text. `bytes` is the size of all texts.
+pub(crate) fn define_text(known: &mut HashMap<u32, Box<str>>, bytes: &mut usize, id: u32, text: &str) {
+    let room = known.len() < MAX_DEFINITIONS && *bytes + text.len() <= MAX_TEXT;
+    if room && !known.contains_key(&id) {
+        *bytes += text.len();
+        known.insert(id, text.into());
+    }
+}
+
 /// Strings, scopes and kernels.
 #[derive(Default)]
 pub(crate) struct Definitions {
@@ -294,31 +310,17 @@ pub(crate) struct Definitions {
 impl Definitions {
     pub(crate) fn see(&mut self, record: &IndexRecord) {
         if let Some((id, text)) = record.as_string() {
-            self.define(id, text);
+            define_text(&mut self.strings, &mut self.text_bytes, id, text);
         } else if let Some(&ScopeRecord { id, name, parent, .. }) = record.get() {
-            if self.scopes.len() < MAX_DEFINITIONS {
-                self.scopes.entry(id).or_insert((name, parent));
-            }
+            define(&mut self.scopes, id, (name, parent));
         } else if let Some(&QueueRecord { id, name, .. }) = record.get() {
-            if self.queues.len() < MAX_DEFINITIONS {
-                self.queues.entry(id).or_insert(name);
-            }
+            define(&mut self.queues, id, name);
         } else if let Some(module) = record.get::<ModuleRecord>() {
-            if self.modules.len() < MAX_DEFINITIONS {
-                self.modules.entry(module.id).or_insert(*module);
-            }
+            define(&mut self.modules, module.id, *module);
         } else if let Some((kernel, args)) = record.as_kernel()
             && self.kernels.len() < MAX_DEFINITIONS
         {
             self.kernels.entry(kernel.func_id).or_insert_with(|| (*kernel, args.into()));
-        }
-    }
-
-    fn define(&mut self, id: u32, text: &str) {
-        let room = self.strings.len() < MAX_DEFINITIONS && self.text_bytes + text.len() <= MAX_TEXT;
-        if room && !self.strings.contains_key(&id) {
-            self.text_bytes += text.len();
-            self.strings.insert(id, text.into());
         }
     }
 
@@ -439,7 +441,7 @@ impl Definitions {
             return id;
         }
         let id = u32::try_from(numbers.len() + 1).unwrap_or(0);
-        self.define(id, text);
+        define_text(&mut self.strings, &mut self.text_bytes, id, text);
         if self.string(id).is_none() {
             return 0;
         }

@@ -9,12 +9,11 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    ARGS_FILE, Dump, Footer, FormatError, GRAPH_FILE, KERNEL_ARGS_FILE,
+    ARGS_FILE, Dump, FormatError, GRAPH_FILE, KERNEL_ARGS_FILE,
     error::AtPath,
     index::open_regular,
     manifest::{JsonInput, StreamError},
-    manifest_check::{is_written_as, same},
-    source,
+    manifest_check::{closed, is_written_as, same},
     verify::{Problem, repair_command},
 };
 
@@ -46,11 +45,7 @@ pub(crate) fn files_beside_are_right(dir: &Path, input: &JsonInput<'_>) -> Resul
 
 /// Problems of the files of a closed dump. Missing files are not checked here.
 pub(crate) fn problems_beside(dump: &Dump) -> Result<Vec<Problem>, FormatError> {
-    let (source::Source::Index(indexed), Some(footer)) = (dump.source(), dump.footer()) else {
-        return Ok(Vec::new());
-    };
-    let (index, end) = (&indexed.index, indexed.survey.end);
-    let footer = Footer { totals: dump.totals().clone(), ..footer.clone() };
+    let Some((index, end, footer)) = closed(dump) else { return Ok(Vec::new()) };
     let input = JsonInput::new(index, end, &footer, &[])?;
     let mut problems = Vec::new();
     for name in files_beside(&input) {
@@ -75,11 +70,7 @@ fn says_the_same(
         return Ok(true);
     }
     let mut expected = Vec::new();
-    match write(&mut expected) {
-        Ok(()) => {}
-        Err(StreamError::Index(error)) => return Err(error),
-        Err(StreamError::Output(error)) => return Err(error).at("read", path),
-    }
+    write(&mut expected).at("read", path)?;
     let file = BufReader::with_capacity(1 << 18, open_regular(path)?);
     let found: Option<Value> = serde_json::from_reader(file.take(MAX_GROWTH * expected.len() as u64)).ok();
     let expected: Option<Value> = serde_json::from_slice(&expected).ok();

@@ -48,6 +48,7 @@ mod join;
 mod json;
 mod json_check;
 mod json_records;
+mod json_stream;
 mod json_text;
 mod layout;
 mod manifest;

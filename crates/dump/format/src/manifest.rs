@@ -1,10 +1,9 @@
 //! Writes `tensor_dump.json`, streamed from the index: memory grows with the number of tasks and not with
 //! the number of records.
 
-use std::{
-    collections::BTreeSet,
-    io::{self, Write},
-};
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::path::Path;
 
 use serde::Serialize;
 use serde_json::json;
@@ -14,6 +13,7 @@ use tensortap_values::HASH_ALGORITHM;
 
 use crate::{
     Footer, FormatError, InFlightTask, IndexRecord, RunInfo, Totals,
+    error::AtPath,
     index::Index,
     join::{Definitions, TaskTable},
     json::Hex64,
@@ -101,6 +101,16 @@ const REFERRED_TO: [RecordKind; 5] =
 pub(crate) enum StreamError {
     Index(FormatError),
     Output(io::Error),
+}
+
+impl<T> AtPath<T> for Result<T, StreamError> {
+    fn at(self, action: &'static str, path: &Path) -> Result<T, FormatError> {
+        match self {
+            Ok(written) => Ok(written),
+            Err(StreamError::Index(error)) => Err(error),
+            Err(StreamError::Output(error)) => Err(error).at(action, path),
+        }
+    }
 }
 
 impl From<FormatError> for StreamError {

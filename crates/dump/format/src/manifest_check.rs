@@ -2,19 +2,19 @@
 
 use std::{
     collections::BTreeSet,
-    fmt,
     fs::File,
     io::{self, BufReader, Read, Write},
     path::Path,
 };
 
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, MapAccess, SeqAccess};
 use serde_json::{Map, Number, Value};
 
 use crate::{
     Dump, Footer, FormatError, MANIFEST_FILE, NamedRecord, Record, Records,
     error::AtPath,
-    index::open_regular,
+    index::{Index, open_regular},
+    json_stream::read_stream,
     manifest::{JsonInput, StreamError},
     source::Source,
     survey::in_flight,
@@ -28,11 +28,7 @@ const MAX_MANIFEST_PROBLEMS: usize = 100;
 /// meaning, or with additional keys, is valid.
 pub(crate) fn manifest_problems(dump: &Dump) -> Result<Vec<Problem>, FormatError> {
     let path = dump.dir().join(MANIFEST_FILE);
-    let (Source::Index(indexed), Some(footer)) = (dump.source(), dump.footer()) else {
-        return Ok(Vec::new());
-    };
-    let (index, end) = (&indexed.index, indexed.survey.end);
-    let footer = Footer { totals: dump.totals().clone(), ..footer.clone() };
+    let Some((index, end, footer)) = closed(dump) else { return Ok(Vec::new()) };
     let in_flight = in_flight(index, end, &footer)?;
     let input = JsonInput::new(index, end, &footer, &in_flight)?;
     if is_written_as(&path, |out| input.write_manifest(out))? {
@@ -50,6 +46,13 @@ pub(crate) fn manifest_problems(dump: &Dump) -> Result<Vec<Problem>, FormatError
     Ok(check.problems)
 }
 
+/// The index of a closed dump, where it ends, and its footer with the totals of the whole dump. None for other dumps.
+pub(crate) fn closed(dump: &Dump) -> Option<(&Index, u64, Footer)> {
+    let Source::Index(indexed) = dump.source() else { return None };
+    let footer = Footer { totals: dump.totals().clone(), ..dump.footer()?.clone() };
+    Some((&indexed.index, indexed.survey.end, footer))
+}
+
 /// Whether a file contains exactly what `write` writes.
 pub(crate) fn is_written_as(
     path: &Path,
@@ -59,9 +62,8 @@ pub(crate) fn is_written_as(
     let mut compare = FileComparer { file: BufReader::with_capacity(1 << 18, file), buffer: Vec::new() };
     match write(&mut compare) {
         Ok(()) => Ok(matches!(compare.file.read(&mut [0]), Ok(0))),
-        Err(StreamError::Index(error)) => Err(error),
         Err(StreamError::Output(error)) if error.kind() == io::ErrorKind::InvalidData => Ok(false),
-        Err(StreamError::Output(error)) => Err(error).at("read", path),
+        Err(error) => Err(error).at("read", path),
     }
 }
 
@@ -90,11 +92,7 @@ impl Write for FileComparer {
 /// The expected manifest without its records.
 fn expected_head(input: &JsonInput<'_>, path: &Path) -> Result<Map<String, Value>, FormatError> {
     let mut json = Vec::new();
-    match input.write_head(&mut json) {
-        Ok(()) => {}
-        Err(StreamError::Index(error)) => return Err(error),
-        Err(StreamError::Output(error)) => return Err(error).at("read", path),
-    }
+    input.write_head(&mut json).at("read", path)?;
     serde_json::from_slice(&json).map_err(io::Error::from).at("read", path)
 }
 
@@ -107,22 +105,10 @@ struct Check<'c> {
     problems: Vec<Problem>,
 }
 
-impl<'de> DeserializeSeed<'de> for &mut Check<'_> {
-    type Value = ();
+read_stream!(object &mut Check<'_>, "a manifest");
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for &mut Check<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a manifest")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+impl Check<'_> {
+    fn read<'de, A: MapAccess<'de>>(&mut self, mut map: A) -> Result<(), A::Error> {
         let mut missing: BTreeSet<&str> = self.head.keys().map(String::as_str).chain(["tensors"]).collect();
         while let Some(key) = map.next_key::<String>()? {
             if key == "tensors" {
@@ -181,22 +167,10 @@ impl Check<'_> {
 /// Deserializer of the list of records.
 struct Tensors<'a, 'c>(&'a mut Check<'c>);
 
-impl<'de> DeserializeSeed<'de> for Tensors<'_, '_> {
-    type Value = ();
+read_stream!(list Tensors<'_, '_>, "a list of records");
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Tensors<'_, '_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of records")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+impl Tensors<'_, '_> {
+    fn read<'de, A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
         let check = self.0;
         while let Some(element) = seq.next_element::<Value>()? {
             check.element(&element).map_err(serde::de::Error::custom)?;

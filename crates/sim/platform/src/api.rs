@@ -1,4 +1,4 @@
-use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
+use std::{fmt, ops::Deref, path::PathBuf, sync::Arc, time::Duration};
 
 use tensortap_abi::{DeviceAddr, DeviceRange};
 
@@ -14,31 +14,39 @@ pub trait Platform: Send + Sync {
     fn open(&self, options: &DeviceOptions) -> Result<Box<dyn Device>, PlatformError>;
 }
 
-/// Access to device memory for a thread that does not own the [`Device`]. The owner may be waiting for the
+/// Access to the memory of a [`Device`]. A thread that does not own the device has it, too: the owner may be waiting for the
 /// device at the same time. Memory stays readable while any handle exists.
 pub trait DeviceAccess: Send + Sync {
-    /// As [`Device::memory`].
+    /// The address range of device memory, as the device maps it.
     fn memory(&self) -> DeviceRange;
-    /// As [`Device::copy_to`].
+
+    /// Copies to device memory. The bytes of one copy may arrive in any order. A copy comes after all copies
+    /// that returned before it started.
     fn copy_to(&self, to: DeviceAddr, bytes: &[u8]) -> Result<(), PlatformError>;
-    /// As [`Device::copy_from`].
+
+    /// Copies from device memory, with the same ordering as [`DeviceAccess::copy_to`].
     fn copy_from(&self, from: DeviceAddr, bytes: &mut [u8]) -> Result<(), PlatformError>;
-    /// As [`Device::read_u64`].
+
+    /// Reads one aligned word, never torn. Later reads see at least everything that the device wrote before
+    /// this word.
     fn read_u64(&self, addr: DeviceAddr) -> Result<u64, PlatformError>;
-    /// As [`Device::write_u64`].
+
+    /// Writes one aligned word, never torn. A device that sees the word also sees the host's earlier copies.
     fn write_u64(&self, addr: DeviceAddr, value: u64) -> Result<(), PlatformError>;
-    /// As [`Device::mapping`].
+
+    /// The host's mapping of device memory, or `None` on platforms that only copy.
     fn mapping(&self) -> Option<MappedMemory<'_>>;
-    /// As [`Device::wake`].
+
+    /// Wakes device threads that wait for the host. Costs a system call only if a thread sleeps.
     fn wake(&self);
 }
 
-/// An open device, as the host sees it. Dropping it ends the device.
+/// An open device, as the host sees it: also its own [`DeviceAccess`]. Dropping it ends the device.
 ///
 /// Memory stays readable after the device has died, until the device and every [`DeviceAccess`] are dropped.
 pub trait Device: Send {
-    /// The address range of device memory, as the device maps it.
-    fn memory(&self) -> DeviceRange;
+    /// Access to the memory of the device.
+    fn host(&self) -> &(dyn DeviceAccess + 'static);
 
     /// A handle that gives other threads access to device memory.
     fn access(&self) -> Arc<dyn DeviceAccess>;
@@ -56,32 +64,12 @@ pub trait Device: Send {
     /// Frees an address that [`Device::allocate`] or [`Device::allocate_at`] returned.
     fn free(&mut self, addr: DeviceAddr) -> Result<(), PlatformError>;
 
-    /// Copies to device memory. The bytes of one copy may arrive in any order. A copy comes after all copies
-    /// that returned before it started.
-    fn copy_to(&self, to: DeviceAddr, bytes: &[u8]) -> Result<(), PlatformError>;
-
-    /// Copies from device memory, with the same ordering as [`Device::copy_to`].
-    fn copy_from(&self, from: DeviceAddr, bytes: &mut [u8]) -> Result<(), PlatformError>;
-
-    /// Reads one aligned word, never torn. Later reads see at least everything that the device wrote before
-    /// this word.
-    fn read_u64(&self, addr: DeviceAddr) -> Result<u64, PlatformError>;
-
-    /// Writes one aligned word, never torn. A device that sees the word also sees the host's earlier copies.
-    fn write_u64(&self, addr: DeviceAddr, value: u64) -> Result<(), PlatformError>;
-
-    /// The host's mapping of device memory, or `None` on platforms that only copy.
-    fn mapping(&self) -> Option<MappedMemory<'_>>;
-
     /// Starts the device program with `args`. Only one launch may run at a time.
     fn launch(&mut self, args: DeviceAddr) -> Result<(), PlatformError>;
 
     /// Sleeps until an event or until `timeout` has passed. A dead device returns [`DeviceEvent::Died`] on
     /// every call.
     fn wait(&mut self, timeout: Duration) -> Result<DeviceEvent, PlatformError>;
-
-    /// Wakes device threads that wait for the host. Costs a system call only if a thread sleeps.
-    fn wake(&self);
 
     /// Ends the device process at once and reaps it. A thread cannot be killed, so in thread mode its threads
     /// are abandoned (see [`crate::abandoned_devices`]). In both modes the device counts as dead afterwards.
@@ -105,6 +93,14 @@ pub trait Device: Send {
     /// The restrictions that are in force if the device was opened with [`DeviceOptions::confined`].
     fn confinement(&self) -> Confinement {
         Confinement::NONE
+    }
+}
+
+impl Deref for dyn Device + '_ {
+    type Target = dyn DeviceAccess;
+
+    fn deref(&self) -> &Self::Target {
+        self.host()
     }
 }
 

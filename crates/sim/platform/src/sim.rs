@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use tensortap_abi::{DeviceAddr, DeviceRange};
 
 use crate::{
-    Confinement, Device, DeviceAccess, DeviceEvent, DeviceMode, DeviceOptions, LINK_PAGE_BYTES, MappedMemory,
-    Platform, PlatformError, SanitizerReport,
+    Confinement, Device, DeviceAccess, DeviceEvent, DeviceMode, DeviceOptions, LINK_PAGE_BYTES, Platform,
+    PlatformError, SanitizerReport,
     address::{RankLease, base_of_rank},
     alloc::Allocator,
     connection::{Connection, Runner},
@@ -111,8 +111,8 @@ impl SimulatedDevice {
 }
 
 impl Device for SimulatedDevice {
-    fn memory(&self) -> DeviceRange {
-        self.access.memory()
+    fn host(&self) -> &(dyn DeviceAccess + 'static) {
+        &*self.access
     }
 
     fn access(&self) -> Arc<dyn DeviceAccess> {
@@ -131,28 +131,8 @@ impl Device for SimulatedDevice {
         self.allocator.free(addr)
     }
 
-    fn copy_to(&self, to: DeviceAddr, bytes: &[u8]) -> Result<(), PlatformError> {
-        self.access.copy_to(to, bytes)
-    }
-
-    fn copy_from(&self, from: DeviceAddr, bytes: &mut [u8]) -> Result<(), PlatformError> {
-        self.access.copy_from(from, bytes)
-    }
-
-    fn read_u64(&self, addr: DeviceAddr) -> Result<u64, PlatformError> {
-        self.access.read_u64(addr)
-    }
-
-    fn write_u64(&self, addr: DeviceAddr, value: u64) -> Result<(), PlatformError> {
-        self.access.write_u64(addr, value)
-    }
-
-    fn mapping(&self) -> Option<MappedMemory<'_>> {
-        self.access.mapping()
-    }
-
     fn launch(&mut self, args: DeviceAddr) -> Result<(), PlatformError> {
-        let memory = self.memory();
+        let memory = self.access.memory();
         if !(memory.addr..memory.end()).contains(&args) {
             return Err(PlatformError::OutOfRange { addr: args, bytes: 1, memory });
         }
@@ -161,10 +141,6 @@ impl Device for SimulatedDevice {
 
     fn wait(&mut self, timeout: Duration) -> Result<DeviceEvent, PlatformError> {
         self.connection.wait(self.access.host_memory(), timeout)
-    }
-
-    fn wake(&self) {
-        self.access.wake();
     }
 
     fn kill(&mut self) {

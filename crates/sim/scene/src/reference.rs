@@ -55,4 +55,10 @@ impl RefTask {
     pub fn scalar<T: Element>(&self, arg_index: usize) -> T {
         T::from_bits(self.scalars[arg_index - self.tensors.len()].bits)
     }
+
+    /// Computes each element of the tensor at `arg_index` from its position.
+    pub fn compute(&mut self, arg_index: usize, element: impl Fn(&RefTask, usize) -> f64) {
+        let count = self.tensors[arg_index].values.len();
+        self.tensors[arg_index].values = (0..count).map(|at| element(self, at)).collect();
+    }
 }

@@ -59,6 +59,58 @@ impl ArgSpec {
     }
 }
 
+/// Defines the functions of a [`Scene`] that return constants. `hidden` is optional.
+///
+/// ```
+/// # use tensortap_scene::{ArgSpec, GraphError, HostArgs, HostTensor, Orch, ParamSpec, Params, Scene, scene_facts};
+/// struct Nothing;
+///
+/// impl Scene for Nothing {
+///     scene_facts! {
+///         name: "nothing",
+///         about: "an empty graph",
+///         params: &[ParamSpec::int("n", "16", 1, 1024, "elements")],
+///         kernels: &[],
+///     }
+/// #   fn args(&self, _: &Params) -> Vec<ArgSpec> { Vec::new() }
+/// #   fn fill(&self, _: &Params, _: &mut HostArgs) {}
+/// #   fn orchestrate(&self, _: &mut Orch<'_>, _: &Params) -> Result<(), GraphError> { Ok(()) }
+/// #   fn golden(&self, _: &Params, _: &HostArgs) -> Option<Vec<HostTensor>> { None }
+///     // …
+/// }
+/// assert_eq!((Nothing.name(), Nothing.params()[0].name, Nothing.hidden()), ("nothing", "n", false));
+/// ```
+#[macro_export]
+macro_rules! scene_facts {
+    (
+        name: $name:expr,
+        about: $about:expr,
+        $(hidden: $hidden:expr,)?
+        params: $params:expr,
+        kernels: $kernels:expr,
+    ) => {
+        fn name(&self) -> &'static str {
+            $name
+        }
+
+        fn about(&self) -> &'static str {
+            $about
+        }
+
+        $(fn hidden(&self) -> bool {
+            $hidden
+        })?
+
+        fn params(&self) -> &'static [$crate::ParamSpec] {
+            const { $params }
+        }
+
+        fn kernels(&self) -> &'static [$crate::KernelDef] {
+            const { $kernels }
+        }
+    };
+}
+
 /// A runnable example: kernels, orchestration, inputs and golden. Host and device know it by name.
 pub trait Scene: Send + Sync {
     /// The name on the command line.

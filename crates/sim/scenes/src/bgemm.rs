@@ -7,8 +7,8 @@ mod kernels;
 use half::f16;
 use tensortap_abi::DType;
 use tensortap_scene::{
-    ArgSpec, Element, GraphError, HostArgs, HostTensor, KernelDef, Orch, ParamSpec, Params, Scene,
-    SceneError, Tensor,
+    ArgSpec, Element, GraphError, HostArgs, HostTensor, Orch, ParamSpec, Params, Scene, SceneError, Tensor,
+    scene_facts,
 };
 
 use crate::inputs::{SEED, dim, fill_uniform, size};
@@ -19,16 +19,10 @@ use kernels::{GEMM_TILE, TILE_ADD};
 pub struct Bgemm;
 
 impl Scene for Bgemm {
-    fn name(&self) -> &'static str {
-        "bgemm"
-    }
-
-    fn about(&self) -> &'static str {
-        "batched tiled matmul: tile products on AIC, accumulated in place on AIV, over strided views"
-    }
-
-    fn params(&self) -> &'static [ParamSpec] {
-        const PARAMS: &[ParamSpec] = &[
+    scene_facts! {
+        name: "bgemm",
+        about: "batched tiled matmul: tile products on AIC, accumulated in place on AIV, over strided views",
+        params: &[
             ParamSpec::int("batch", "3", 1, 64, "matrices"),
             ParamSpec::int("m", "128", 1, 4096, "rows of a and c, a multiple of tile"),
             ParamSpec::int("n", "96", 1, 4096, "columns of b and c, a multiple of tile"),
@@ -47,8 +41,8 @@ impl Scene for Bgemm {
                 "layout of b in memory; mixed alternates over the batch",
             ),
             SEED,
-        ];
-        PARAMS
+        ],
+        kernels: &[GEMM_TILE, TILE_ADD],
     }
 
     fn check(&self, params: &Params) -> Result<(), SceneError> {
@@ -64,11 +58,6 @@ impl Scene for Bgemm {
             }
         }
         check_tasks(self.name(), ("tile", tile), Sizes::new(params).tasks())
-    }
-
-    fn kernels(&self) -> &'static [KernelDef] {
-        const KERNELS: &[KernelDef] = &[GEMM_TILE, TILE_ADD];
-        KERNELS
     }
 
     fn args(&self, params: &Params) -> Vec<ArgSpec> {

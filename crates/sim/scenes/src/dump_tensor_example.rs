@@ -6,7 +6,7 @@ use tensortap_scene::FaultKind::{Last, Nan, Overflow, Race, Sign, Stale};
 use tensortap_scene::KernelArg::{In, InOut, Out, Scalar};
 use tensortap_scene::{
     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
-    ScalarArg, Scene, kernel_entry,
+    ScalarArg, Scene, kernel_entry, scene_facts,
 };
 
 use crate::inputs::size;
@@ -18,22 +18,11 @@ const B: f32 = 3.0;
 pub struct DumpTensorExample;
 
 impl Scene for DumpTensorExample {
-    fn name(&self) -> &'static str {
-        "dump_tensor_example"
-    }
-
-    fn about(&self) -> &'static str {
-        "f = a+b+1 from constants 2 and 3, the second task in place; metadata registered both ways"
-    }
-
-    fn params(&self) -> &'static [ParamSpec] {
-        const PARAMS: &[ParamSpec] = &[ParamSpec::int("n", "16384", 1, 1 << 26, "elements of each vector")];
-        PARAMS
-    }
-
-    fn kernels(&self) -> &'static [KernelDef] {
-        const KERNELS: &[KernelDef] = &[ADD, INCREMENT];
-        KERNELS
+    scene_facts! {
+        name: "dump_tensor_example",
+        about: "f = a+b+1 from constants 2 and 3, the second task in place; metadata registered both ways",
+        params: &[ParamSpec::int("n", "16384", 1, 1 << 26, "elements of each vector")],
+        kernels: &[ADD, INCREMENT],
     }
 
     fn args(&self, params: &Params) -> Vec<ArgSpec> {
@@ -114,9 +103,7 @@ impl KernelBody for Add {
 }
 
 fn add_reference(task: &mut RefTask) {
-    for i in 0..task.tensors[2].values.len() {
-        task.tensors[2].values[i] = task.tensors[0].values[i] + task.tensors[1].values[i];
-    }
+    task.compute(2, |task, i| task.tensors[0].values[i] + task.tensors[1].values[i]);
 }
 
 /// `value += addend`, in place.

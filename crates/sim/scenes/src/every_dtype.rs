@@ -10,7 +10,7 @@ use tensortap_scene::FaultKind::{Last, Nan, Overflow, Shift, Sign, Stale};
 use tensortap_scene::KernelArg::{In, Out};
 use tensortap_scene::{
     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
-    Scene, kernel_entry,
+    Scene, kernel_entry, scene_facts,
 };
 use tensortap_values::{encode_block, ordinal, put_element_bits};
 
@@ -54,23 +54,11 @@ const WORDS: [&str; DType::ALL.len() + 1] = {
 };
 
 impl Scene for EveryDtype {
-    fn name(&self) -> &'static str {
-        "every_dtype"
-    }
-
-    fn about(&self) -> &'static str {
-        "tensors of every dtype through reversed, repeated, spread and transposed views"
-    }
-
-    fn params(&self) -> &'static [ParamSpec] {
-        const PARAMS: &[ParamSpec] =
-            &[ParamSpec::choice("dtype", "all", &WORDS, "element type of the tensors, or all of them"), SEED];
-        PARAMS
-    }
-
-    fn kernels(&self) -> &'static [KernelDef] {
-        const KERNELS: &[KernelDef] = &[REARRANGE, GREATER];
-        KERNELS
+    scene_facts! {
+        name: "every_dtype",
+        about: "tensors of every dtype through reversed, repeated, spread and transposed views",
+        params: &[ParamSpec::choice("dtype", "all", &WORDS, "element type of the tensors, or all of them"), SEED],
+        kernels: &[REARRANGE, GREATER],
     }
 
     fn args(&self, params: &Params) -> Vec<ArgSpec> {

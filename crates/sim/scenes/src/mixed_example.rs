@@ -19,8 +19,8 @@ use tensortap_abi::{BlockContext, DType};
 use tensortap_scene::FaultKind::{Last, Nan, Overflow, Race, Shift, Sign, Stale};
 use tensortap_scene::KernelArg::{In, Out, Scalar};
 use tensortap_scene::{
-    ArgSpec, FaultKind, GraphError, HostArgs, HostTensor, KernelArg, KernelDef, Orch, ParamSpec, Params,
-    Scene, SceneError, TaskHandle, Tolerance,
+    ArgSpec, FaultKind, GraphError, HostArgs, HostTensor, KernelArg, Orch, ParamSpec, Params, Scene,
+    SceneError, TaskHandle, Tolerance, scene_facts,
 };
 
 use crate::inputs::{SEED, fill_uniform, size};
@@ -56,22 +56,16 @@ const MODULUS: i32 = 1009;
 pub struct MixedExample;
 
 impl Scene for MixedExample {
-    fn name(&self) -> &'static str {
-        "mixed_example"
-    }
-
-    fn about(&self) -> &'static str {
-        "mix tasks, SPMD tasks and SPMD mix tasks in f32, f16 and i32, chained over rounds"
-    }
-
-    fn params(&self) -> &'static [ParamSpec] {
-        const PARAMS: &[ParamSpec] = &[
+    scene_facts! {
+        name: "mixed_example",
+        about: "mix tasks, SPMD tasks and SPMD mix tasks in f32, f16 and i32, chained over rounds",
+        params: &[
             ParamSpec::int("n", "64", 2, 512, "side of the matrices"),
             ParamSpec::int("blocks", "4", 1, 64, "blocks of the SPMD tasks, at most n"),
             ParamSpec::int("rounds", "4", 1, 16, "rounds of five tasks"),
             SEED,
-        ];
-        PARAMS
+        ],
+        kernels: &[PROJECT, BEND, TALLY, BLEND, TURN, FOLD, STEP, JOIN, SETTLE],
     }
 
     fn check(&self, params: &Params) -> Result<(), SceneError> {
@@ -85,11 +79,6 @@ impl Scene for MixedExample {
             value: params.word("blocks").into(),
             expected: format!("at most `n` ({n}) is expected, so that each block has a row"),
         })
-    }
-
-    fn kernels(&self) -> &'static [KernelDef] {
-        const KERNELS: &[KernelDef] = &[PROJECT, BEND, TALLY, BLEND, TURN, FOLD, STEP, JOIN, SETTLE];
-        KERNELS
     }
 
     fn args(&self, params: &Params) -> Vec<ArgSpec> {

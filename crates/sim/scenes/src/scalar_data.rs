@@ -7,8 +7,7 @@ mod kernels;
 use half::{bf16, f16};
 use tensortap_abi::{CoreType, DType, MAX_SCALARS};
 use tensortap_scene::{
-    ArgSpec, GraphError, HostArgs, HostTensor, KernelDef, Orch, ParamSpec, Params, ScalarArg, Scene,
-    Tolerance,
+    ArgSpec, GraphError, HostArgs, HostTensor, Orch, Params, ScalarArg, Scene, Tolerance, scene_facts,
 };
 
 use crate::inputs::{SEED, rng};
@@ -25,23 +24,11 @@ const WEIGHED: usize = DType::Bool as usize;
 pub struct ScalarData;
 
 impl Scene for ScalarData {
-    fn name(&self) -> &'static str {
-        "scalar_data"
-    }
-
-    fn about(&self) -> &'static str {
-        "scalars of 17 dtypes at their extremes, written to tensors exactly"
-    }
-
-    fn params(&self) -> &'static [ParamSpec] {
-        const PARAMS: &[ParamSpec] = &[SEED];
-        PARAMS
-    }
-
-    fn kernels(&self) -> &'static [KernelDef] {
-        const KERNELS: &[KernelDef] =
-            &[WRITE_FLOATS, WRITE_SIGNED, WRITE_UNSIGNED, SPLIT_WORDS, WEIGH, WRITE_SMALL];
-        KERNELS
+    scene_facts! {
+        name: "scalar_data",
+        about: "scalars of 17 dtypes at their extremes, written to tensors exactly",
+        params: &[SEED],
+        kernels: &[WRITE_FLOATS, WRITE_SIGNED, WRITE_UNSIGNED, SPLIT_WORDS, WEIGH, WRITE_SMALL],
     }
 
     fn args(&self, _params: &Params) -> Vec<ArgSpec> {

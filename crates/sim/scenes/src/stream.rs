@@ -9,7 +9,7 @@ use tensortap_scene::FaultKind::{Last, Overflow, Race, Shift, Sign, Stale};
 use tensortap_scene::KernelArg::{In, Out, Scalar};
 use tensortap_scene::{
     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
-    Scene, SceneError, kernel_entry,
+    Scene, SceneError, kernel_entry, scene_facts,
 };
 
 use crate::inputs::{SEED, rng, size};
@@ -23,22 +23,16 @@ const FACTOR: u32 = 129;
 pub struct Stream;
 
 impl Scene for Stream {
-    fn name(&self) -> &'static str {
-        "stream"
-    }
-
-    fn about(&self) -> &'static str {
-        "each task reads one tensor and writes another; device memory does not grow with the tasks"
-    }
-
-    fn params(&self) -> &'static [ParamSpec] {
-        const PARAMS: &[ParamSpec] = &[
+    scene_facts! {
+        name: "stream",
+        about: "each task reads one tensor and writes another; device memory does not grow with the tasks",
+        params: &[
             ParamSpec::int("tasks", "200", 1, 10_000_000, "tasks; runtimes with a task array hold 131072"),
             ParamSpec::int("bytes", "1048576", 8, 8 << 30, "bytes of each tensor, a multiple of 8"),
             ParamSpec::int("lanes", "2", 1, 16, "independent chains, each with two tensors"),
             SEED,
-        ];
-        PARAMS
+        ],
+        kernels: &[ADVANCE],
     }
 
     fn check(&self, params: &Params) -> Result<(), SceneError> {
@@ -53,11 +47,6 @@ impl Scene for Stream {
             value: bytes.to_string(),
             expected: format!("a multiple of 8 is expected, such as {below} or {above}"),
         })
-    }
-
-    fn kernels(&self) -> &'static [KernelDef] {
-        const KERNELS: &[KernelDef] = &[ADVANCE];
-        KERNELS
     }
 
     fn args(&self, params: &Params) -> Vec<ArgSpec> {

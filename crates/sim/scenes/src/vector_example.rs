@@ -6,7 +6,7 @@ use tensortap_scene::FaultKind::{Last, Nan, Overflow, Race, Shift, Sign, Stale};
 use tensortap_scene::KernelArg::{In, Out, Scalar};
 use tensortap_scene::{
     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
-    Scene, kernel_entry,
+    Scene, kernel_entry, scene_facts,
 };
 
 use crate::inputs::{SEED, fill_uniform};
@@ -15,23 +15,11 @@ use crate::inputs::{SEED, fill_uniform};
 pub struct VectorExample;
 
 impl Scene for VectorExample {
-    fn name(&self) -> &'static str {
-        "vector_example"
-    }
-
-    fn about(&self) -> &'static str {
-        "f = (c+1)*(c+2)+c with c = a+b: five element-wise tasks, four in a nested scope"
-    }
-
-    fn params(&self) -> &'static [ParamSpec] {
-        const PARAMS: &[ParamSpec] =
-            &[ParamSpec::int("n", "16384", 1, 1 << 26, "elements of each vector"), SEED];
-        PARAMS
-    }
-
-    fn kernels(&self) -> &'static [KernelDef] {
-        const KERNELS: &[KernelDef] = &[ADD, ADD_SCALAR, MUL];
-        KERNELS
+    scene_facts! {
+        name: "vector_example",
+        about: "f = (c+1)*(c+2)+c with c = a+b: five element-wise tasks, four in a nested scope",
+        params: &[ParamSpec::int("n", "16384", 1, 1 << 26, "elements of each vector"), SEED],
+        kernels: &[ADD, ADD_SCALAR, MUL],
     }
 
     fn args(&self, params: &Params) -> Vec<ArgSpec> {
@@ -154,9 +142,7 @@ impl KernelBody for Add {
 }
 
 fn add_reference(task: &mut RefTask) {
-    for i in 0..task.tensors[2].values.len() {
-        task.tensors[2].values[i] = task.tensors[0].values[i] + task.tensors[1].values[i];
-    }
+    task.compute(2, |task, i| task.tensors[0].values[i] + task.tensors[1].values[i]);
 }
 
 /// `sum = input + addend` for the first `count` elements.

@@ -160,9 +160,7 @@ fn incremented(args: &Args) -> Vec<f32> {
 }
 
 fn increment_reference(task: &mut RefTask) {
-    for i in 0..task.tensors[1].values.len() {
-        task.tensors[1].values[i] = 1.0 + task.tensors[0].values[i];
-    }
+    task.compute(1, |task, i| 1.0 + task.tensors[0].values[i]);
 }
 
 struct Segv;

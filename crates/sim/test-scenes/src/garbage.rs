@@ -6,7 +6,7 @@ use tensortap_scene::FaultKind::{Last, Sign};
 use tensortap_scene::KernelArg::{In, InOut, Out, Scalar};
 use tensortap_scene::{
     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
-    Scene, kernel_entry,
+    Scene, kernel_entry, scene_facts,
 };
 
 use tensortap_scenes::inputs::{SEED, fill_uniform, size};
@@ -18,30 +18,16 @@ const ROWS: u64 = 4;
 pub struct GarbageScene;
 
 impl Scene for GarbageScene {
-    fn name(&self) -> &'static str {
-        "garbage"
-    }
-
-    fn about(&self) -> &'static str {
-        "uninitialized in-out buffers: an accumulator, and a result passed through every step"
-    }
-
-    fn hidden(&self) -> bool {
-        true
-    }
-
-    fn params(&self) -> &'static [ParamSpec] {
-        const PARAMS: &[ParamSpec] = &[
+    scene_facts! {
+        name: "garbage",
+        about: "uninitialized in-out buffers: an accumulator, and a result passed through every step",
+        hidden: true,
+        params: &[
             ParamSpec::int("n", "256", 1, 1 << 20, "elements of each buffer"),
             ParamSpec::int("garbage", "1", 0, 1000, "initial content of the buffers"),
             SEED,
-        ];
-        PARAMS
-    }
-
-    fn kernels(&self) -> &'static [KernelDef] {
-        const KERNELS: &[KernelDef] = &[ACCUMULATE, DOUBLE, FINISH];
-        KERNELS
+        ],
+        kernels: &[ACCUMULATE, DOUBLE, FINISH],
     }
 
     fn args(&self, params: &Params) -> Vec<ArgSpec> {
@@ -154,9 +140,7 @@ impl KernelBody for Double {
 }
 
 fn double_reference(task: &mut RefTask) {
-    for i in 0..task.tensors[1].values.len() {
-        task.tensors[1].values[i] = 2.0 * task.tensors[0].values[i];
-    }
+    task.compute(1, |task, i| 2.0 * task.tensors[0].values[i]);
 }
 
 /// `result = doubled + 1`, independent of its previous content.
@@ -170,9 +154,7 @@ impl KernelBody for Finish {
 }
 
 fn finish_reference(task: &mut RefTask) {
-    for i in 0..task.tensors[1].values.len() {
-        task.tensors[1].values[i] = task.tensors[0].values[i] + 1.0;
-    }
+    task.compute(1, |task, i| task.tensors[0].values[i] + 1.0);
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use tensortap_abi::{CoreType, DType};
 use tensortap_scene::KernelArg::{In, Out, Scalar};
 use tensortap_scene::{
     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
-    Runtimes, Scene, kernel_entry,
+    Runtimes, Scene, kernel_entry, scene_facts,
 };
 
 /// Element `i` is `i * FACTOR + START`, wrapping: no two pages are equal, and a checker needs no reference tensor.
@@ -18,31 +18,16 @@ const CHUNK: usize = 4096;
 pub struct LargeTensor;
 
 impl Scene for LargeTensor {
-    fn name(&self) -> &'static str {
-        "large_tensor"
-    }
-
-    fn about(&self) -> &'static str {
-        "one task writes an intermediate of any size, another reads it"
-    }
-
-    fn hidden(&self) -> bool {
-        true
+    scene_facts! {
+        name: "large_tensor",
+        about: "one task writes an intermediate of any size, another reads it",
+        hidden: true,
+        params: &[ParamSpec::int("bytes", "1048576", 4, 8 << 30, "bytes of the tensor, rounded down to 4")],
+        kernels: &[COUNT, SUM],
     }
 
     fn runtimes(&self) -> Runtimes {
         Runtimes::DeviceBuilt
-    }
-
-    fn params(&self) -> &'static [ParamSpec] {
-        const PARAMS: &[ParamSpec] =
-            &[ParamSpec::int("bytes", "1048576", 4, 8 << 30, "bytes of the tensor, rounded down to 4")];
-        PARAMS
-    }
-
-    fn kernels(&self) -> &'static [KernelDef] {
-        const KERNELS: &[KernelDef] = &[COUNT, SUM];
-        KERNELS
     }
 
     fn args(&self, _params: &Params) -> Vec<ArgSpec> {

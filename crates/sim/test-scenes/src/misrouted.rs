@@ -4,7 +4,7 @@ use tensortap_abi::{CoreType, DType};
 use tensortap_scene::KernelArg::{In, Out};
 use tensortap_scene::{
     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
-    Scene, kernel_entry,
+    Scene, kernel_entry, scene_facts,
 };
 
 use tensortap_scenes::inputs::{SEED, fill_uniform, size};
@@ -16,20 +16,11 @@ const ROWS: u64 = 2;
 pub struct MisroutedScene;
 
 impl Scene for MisroutedScene {
-    fn name(&self) -> &'static str {
-        "misrouted"
-    }
-
-    fn about(&self) -> &'static str {
-        "correct kernels, and an orchestration that can use a wrong slice or source, or omit an edge"
-    }
-
-    fn hidden(&self) -> bool {
-        true
-    }
-
-    fn params(&self) -> &'static [ParamSpec] {
-        const PARAMS: &[ParamSpec] = &[
+    scene_facts! {
+        name: "misrouted",
+        about: "correct kernels, and an orchestration that can use a wrong slice or source, or omit an edge",
+        hidden: true,
+        params: &[
             ParamSpec::int("n", "64", 1, 1 << 16, "elements of each row"),
             ParamSpec::choice(
                 "mistake",
@@ -38,13 +29,8 @@ impl Scene for MisroutedScene {
                 "wrong rows of x, the wrong row of an intermediate, the wrong intermediate, no edge",
             ),
             SEED,
-        ];
-        PARAMS
-    }
-
-    fn kernels(&self) -> &'static [KernelDef] {
-        const KERNELS: &[KernelDef] = &[DOUBLE, ADD];
-        KERNELS
+        ],
+        kernels: &[DOUBLE, ADD],
     }
 
     fn args(&self, params: &Params) -> Vec<ArgSpec> {
@@ -127,9 +113,7 @@ impl KernelBody for Double {
 }
 
 fn double_reference(task: &mut RefTask) {
-    for i in 0..task.tensors[1].values.len() {
-        task.tensors[1].values[i] = 2.0 * task.tensors[0].values[i];
-    }
+    task.compute(1, |task, i| 2.0 * task.tensors[0].values[i]);
 }
 
 struct Add;
@@ -142,9 +126,7 @@ impl KernelBody for Add {
 }
 
 fn add_reference(task: &mut RefTask) {
-    for i in 0..task.tensors[2].values.len() {
-        task.tensors[2].values[i] = task.tensors[0].values[i] + task.tensors[1].values[i];
-    }
+    task.compute(2, |task, i| task.tensors[0].values[i] + task.tensors[1].values[i]);
 }
 
 #[cfg(test)]

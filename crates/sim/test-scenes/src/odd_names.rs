@@ -2,7 +2,7 @@
 
 use tensortap_abi::DType;
 use tensortap_scene::{
-    ArgSpec, GraphError, HostArgs, HostTensor, KernelDef, MAX_NAME_BYTES, Orch, ParamSpec, Params, Scene,
+    ArgSpec, GraphError, HostArgs, HostTensor, MAX_NAME_BYTES, Orch, Params, Scene, scene_facts,
 };
 use tensortap_scenes::inputs::{SEED, fill_uniform};
 
@@ -16,26 +16,12 @@ const CONTROL: &str = "red \u{1b}[31m\nnext line";
 pub struct OddNames;
 
 impl Scene for OddNames {
-    fn name(&self) -> &'static str {
-        "odd_names"
-    }
-
-    fn about(&self) -> &'static str {
-        "copies whose scopes and tasks have names with commas, control characters and 255 bytes"
-    }
-
-    fn hidden(&self) -> bool {
-        true
-    }
-
-    fn params(&self) -> &'static [ParamSpec] {
-        const PARAMS: &[ParamSpec] = &[SEED];
-        PARAMS
-    }
-
-    fn kernels(&self) -> &'static [KernelDef] {
-        const KERNELS: &[KernelDef] = &[COPY];
-        KERNELS
+    scene_facts! {
+        name: "odd_names",
+        about: "copies whose scopes and tasks have names with commas, control characters and 255 bytes",
+        hidden: true,
+        params: &[SEED],
+        kernels: &[COPY],
     }
 
     fn args(&self, _params: &Params) -> Vec<ArgSpec> {

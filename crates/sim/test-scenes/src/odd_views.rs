@@ -4,8 +4,8 @@
 use tensortap_abi::{CoreType, DType};
 use tensortap_scene::KernelArg::{In, InOut, Out};
 use tensortap_scene::{
-    ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
-    Scene, kernel_entry,
+    ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, Params, RefTask, Scene,
+    kernel_entry, scene_facts,
 };
 
 use tensortap_scenes::inputs::{SEED, fill_uniform};
@@ -17,26 +17,12 @@ const COLS: usize = 10;
 pub struct OddViews;
 
 impl Scene for OddViews {
-    fn name(&self) -> &'static str {
-        "odd_views"
-    }
-
-    fn about(&self) -> &'static str {
-        "tasks over zero-stride, reversed, transposed, stepped and empty views"
-    }
-
-    fn hidden(&self) -> bool {
-        true
-    }
-
-    fn params(&self) -> &'static [ParamSpec] {
-        const PARAMS: &[ParamSpec] = &[SEED];
-        PARAMS
-    }
-
-    fn kernels(&self) -> &'static [KernelDef] {
-        const KERNELS: &[KernelDef] = &[COPY, NEGATE];
-        KERNELS
+    scene_facts! {
+        name: "odd_views",
+        about: "tasks over zero-stride, reversed, transposed, stepped and empty views",
+        hidden: true,
+        params: &[SEED],
+        kernels: &[COPY, NEGATE],
     }
 
     fn args(&self, _params: &Params) -> Vec<ArgSpec> {

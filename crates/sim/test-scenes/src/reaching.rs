@@ -9,34 +9,19 @@ use tensortap_abi::{CoreType, DType};
 use tensortap_scene::KernelArg::{In, Out, Scalar};
 use tensortap_scene::{
     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
-    Scene, kernel_entry,
+    Scene, kernel_entry, scene_facts,
 };
 
 /// Three tasks. The second one does what the parameter `what` says, the others do nothing.
 pub struct ReachingScene;
 
 impl Scene for ReachingScene {
-    fn name(&self) -> &'static str {
-        "reaching"
-    }
-
-    fn about(&self) -> &'static str {
-        "a task opens /dev/null for writing, connects a socket, starts a program or writes to its input"
-    }
-
-    fn hidden(&self) -> bool {
-        true
-    }
-
-    fn params(&self) -> &'static [ParamSpec] {
-        const PARAMS: &[ParamSpec] =
-            &[ParamSpec::int("what", "0", 0, 4, "0 nothing, 1 a file, 2 a socket, 3 a program, 4 its input")];
-        PARAMS
-    }
-
-    fn kernels(&self) -> &'static [KernelDef] {
-        const KERNELS: &[KernelDef] = &[REACH];
-        KERNELS
+    scene_facts! {
+        name: "reaching",
+        about: "a task opens /dev/null for writing, connects a socket, starts a program or writes to its input",
+        hidden: true,
+        params: &[ParamSpec::int("what", "0", 0, 4, "0 nothing, 1 a file, 2 a socket, 3 a program, 4 its input")],
+        kernels: &[REACH],
     }
 
     fn args(&self, _params: &Params) -> Vec<ArgSpec> {

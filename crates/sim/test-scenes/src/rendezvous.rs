@@ -10,7 +10,7 @@ use tensortap_abi::{CoreType, DType};
 use tensortap_scene::KernelArg::{In, InOut, Out, Scalar};
 use tensortap_scene::{
     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
-    Scene, TensorArg, kernel_entry,
+    Scene, TensorArg, kernel_entry, scene_facts,
 };
 
 use tensortap_scenes::inputs::dim;
@@ -22,20 +22,11 @@ const MET: u32 = 100;
 pub struct Rendezvous;
 
 impl Scene for Rendezvous {
-    fn name(&self) -> &'static str {
-        "rendezvous"
-    }
-
-    fn about(&self) -> &'static str {
-        "slots of a mix task, or two tasks, that wait for one another"
-    }
-
-    fn hidden(&self) -> bool {
-        true
-    }
-
-    fn params(&self) -> &'static [ParamSpec] {
-        const PARAMS: &[ParamSpec] = &[
+    scene_facts! {
+        name: "rendezvous",
+        about: "slots of a mix task, or two tasks, that wait for one another",
+        hidden: true,
+        params: &[
             ParamSpec::choice(
                 "mode",
                 "mix",
@@ -43,13 +34,8 @@ impl Scene for Rendezvous {
                 "participants: slots of a mix task, or two tasks",
             ),
             ParamSpec::int("patience_ms", "20000", 0, 600_000, "milliseconds for which a participant waits"),
-        ];
-        PARAMS
-    }
-
-    fn kernels(&self) -> &'static [KernelDef] {
-        const KERNELS: &[KernelDef] = &[MEET_AIC, MEET_AIV, MEET_TASK];
-        KERNELS
+        ],
+        kernels: &[MEET_AIC, MEET_AIV, MEET_TASK],
     }
 
     fn args(&self, params: &Params) -> Vec<ArgSpec> {

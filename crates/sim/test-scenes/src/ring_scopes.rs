@@ -6,7 +6,7 @@ use tensortap_abi::{CoreType, DType};
 use tensortap_scene::KernelArg::{In, InOut, Out, Scalar};
 use tensortap_scene::{
     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
-    Runtimes, Scene, TaskHandle, Tensor, kernel_entry,
+    Runtimes, Scene, TaskHandle, Tensor, kernel_entry, scene_facts,
 };
 
 /// The largest prime below 2^26: products of two residues are exact in f64.
@@ -20,33 +20,19 @@ const LEAST_FAN: u64 = 3;
 pub struct RingScopes;
 
 impl Scene for RingScopes {
-    fn name(&self) -> &'static str {
-        "ring_scopes"
-    }
-
-    fn about(&self) -> &'static str {
-        "many scopes over reused memory; a checksum shows that every task ran once and in order"
-    }
-
-    fn hidden(&self) -> bool {
-        true
+    scene_facts! {
+        name: "ring_scopes",
+        about: "many scopes over reused memory; a checksum shows that every task ran once and in order",
+        hidden: true,
+        params: &[
+            ParamSpec::int("tasks", "100000", 1, 10_000_000, "tasks; runtimes with a task array hold 131072"),
+            ParamSpec::int("scope", "32", 1, 4096, "tasks per scope; below 3 they form a chain"),
+        ],
+        kernels: &[PRODUCE, READ, GATHER, STEP],
     }
 
     fn runtimes(&self) -> Runtimes {
         Runtimes::DeviceBuilt
-    }
-
-    fn params(&self) -> &'static [ParamSpec] {
-        const PARAMS: &[ParamSpec] = &[
-            ParamSpec::int("tasks", "100000", 1, 10_000_000, "tasks; runtimes with a task array hold 131072"),
-            ParamSpec::int("scope", "32", 1, 4096, "tasks per scope; below 3 they form a chain"),
-        ];
-        PARAMS
-    }
-
-    fn kernels(&self) -> &'static [KernelDef] {
-        const KERNELS: &[KernelDef] = &[PRODUCE, READ, GATHER, STEP];
-        KERNELS
     }
 
     fn args(&self, _params: &Params) -> Vec<ArgSpec> {

@@ -5,7 +5,7 @@ use tensortap_abi::{CoreType, DType};
 use tensortap_scene::KernelArg::{In, InOut, Out};
 use tensortap_scene::{
     ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
-    Scene, kernel_entry,
+    Scene, kernel_entry, scene_facts,
 };
 
 use tensortap_scenes::inputs::{SEED, fill_uniform, size};
@@ -17,30 +17,16 @@ const LANES: u64 = 9;
 pub struct ShuffledScene;
 
 impl Scene for ShuffledScene {
-    fn name(&self) -> &'static str {
-        "shuffled"
-    }
-
-    fn about(&self) -> &'static str {
-        "independent chains of identical tasks, submitted in any order"
-    }
-
-    fn hidden(&self) -> bool {
-        true
-    }
-
-    fn params(&self) -> &'static [ParamSpec] {
-        const PARAMS: &[ParamSpec] = &[
+    scene_facts! {
+        name: "shuffled",
+        about: "independent chains of identical tasks, submitted in any order",
+        hidden: true,
+        params: &[
             ParamSpec::int("n", "64", 1, 1 << 16, "elements of each lane"),
             ParamSpec::int("order", "0", 0, 1 << 32, "seed of the order of submission; 0 keeps it"),
             SEED,
-        ];
-        PARAMS
-    }
-
-    fn kernels(&self) -> &'static [KernelDef] {
-        const KERNELS: &[KernelDef] = &[SQUARE, ADD];
-        KERNELS
+        ],
+        kernels: &[SQUARE, ADD],
     }
 
     fn args(&self, params: &Params) -> Vec<ArgSpec> {
@@ -127,9 +113,7 @@ impl KernelBody for Square {
 }
 
 fn square_reference(task: &mut RefTask) {
-    for i in 0..task.tensors[1].values.len() {
-        task.tensors[1].values[i] = task.tensors[0].values[i].powi(2);
-    }
+    task.compute(1, |task, i| task.tensors[0].values[i].powi(2));
 }
 
 /// `sum += term`, in place.

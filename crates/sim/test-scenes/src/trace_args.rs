@@ -8,8 +8,8 @@ use half::{bf16, f16};
 use tensortap_abi::{ARG_SLOTS, CoreType, DType, KernelEntry, MAX_DIMS, MAX_SCALARS, MAX_TENSORS};
 use tensortap_scene::KernelArg::{self, In, InOut};
 use tensortap_scene::{
-    ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, ParamSpec, Params, RefTask,
-    ScalarArg, Scene, kernel_entry,
+    ArgSpec, Args, GraphError, HostArgs, HostTensor, KernelBody, KernelDef, Orch, Params, RefTask, ScalarArg,
+    Scene, kernel_entry, scene_facts,
 };
 
 use tensortap_scenes::inputs::{SEED, fill_uniform};
@@ -25,26 +25,12 @@ const WORDS: usize = 1 + ARG_SLOTS + CONTEXT_WORDS + MAX_TENSORS * TENSOR_WORDS;
 pub struct TraceArgs;
 
 impl Scene for TraceArgs {
-    fn name(&self) -> &'static str {
-        "trace_args"
-    }
-
-    fn about(&self) -> &'static str {
-        "kernels that copy their own args[] to an output"
-    }
-
-    fn hidden(&self) -> bool {
-        true
-    }
-
-    fn params(&self) -> &'static [ParamSpec] {
-        const PARAMS: &[ParamSpec] = &[SEED];
-        PARAMS
-    }
-
-    fn kernels(&self) -> &'static [KernelDef] {
-        const KERNELS: &[KernelDef] = &[AIC_1, AIC_2, AIV_2, AIV_3, AIV_16];
-        KERNELS
+    scene_facts! {
+        name: "trace_args",
+        about: "kernels that copy their own args[] to an output",
+        hidden: true,
+        params: &[SEED],
+        kernels: &[AIC_1, AIC_2, AIV_2, AIV_3, AIV_16],
     }
 
     fn args(&self, _params: &Params) -> Vec<ArgSpec> {

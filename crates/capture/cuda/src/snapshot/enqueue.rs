@@ -44,25 +44,6 @@ pub fn are_on(backend: &CudaBackend, device: i32, ranges: &[Range]) -> bool {
     !backend.snapshots.has_several() || ranges.iter().all(is_there)
 }
 
-/// Why a snapshot cannot be taken.
-#[derive(Clone, Copy, Debug)]
-pub enum SnapshotError {
-    /// There is no room for the results.
-    NoRoom,
-    /// The driver refuses.
-    Refused,
-}
-
-impl SnapshotError {
-    /// The reason in the dump.
-    pub fn reason(self) -> UncapturedReason {
-        match self {
-            SnapshotError::NoRoom => UncapturedReason::NoRoom,
-            SnapshotError::Refused => UncapturedReason::NoAccess,
-        }
-    }
-}
-
 /// How the ranges of a snapshot are hashed: equal memory once, in as few launches as possible.
 #[derive(Default)]
 pub struct SnapshotPlan {
@@ -84,7 +65,7 @@ impl SnapshotPlan {
         snapshots: &Snapshots,
         device: &ContextResources,
         ranges: &[Range],
-    ) -> Result<SnapshotPlan, SnapshotError> {
+    ) -> Result<SnapshotPlan, UncapturedReason> {
         // Statistics of bytes of unknown type mean nothing, and take several times as long as a hash.
         let is_measured = !snapshots.wants_payloads && ranges.iter().any(|range| range.dtype.is_some());
         // If all content is to be stored, each range has its own content.
@@ -129,7 +110,7 @@ pub fn enqueue(
     backend: &CudaBackend,
     guard: &StreamGuard,
     request: SnapshotRequest<'_>,
-) -> Result<SnapshotTicket, SnapshotError> {
+) -> Result<SnapshotTicket, UncapturedReason> {
     let SnapshotRequest { device, target, shared, stage, plan } = request;
     let (snapshots, stream) = (&backend.snapshots, guard.stream.number);
     let held = hold(device, &mut guard.scratch(), stage, plan.bundles)?;
@@ -145,13 +126,16 @@ pub fn enqueue(
     if status != SUCCESS {
         // Some kernels may be in the stream nevertheless, so the working memory and the results are never
         // reused.
-        return Err(SnapshotError::Refused);
+        return Err(UncapturedReason::NoAccess);
     }
     if side.order & ORDER_LETS_NEXT != 0 {
         guard.scratch().lets_next = Some(snapshots.other_calls.count());
     }
-    let (shared, device, room) = (Arc::clone(shared), Arc::clone(device), Some(room));
-    snapshots.hand_over(PendingSnapshot { shared, stage, device, stream, plan, kept, room, ticket, working });
+    let (shared, device) = (Arc::clone(shared), Arc::clone(device));
+    let snapshot = PendingSnapshot { shared, stage, device, stream, plan, kept, room, ticket, working };
+    if !snapshots.harvest_thread.hand_over(snapshot) {
+        return Err(UncapturedReason::NoAccess);
+    }
     Ok(SnapshotTicket { start, ticket })
 }
 
@@ -194,11 +178,11 @@ pub fn prevent_overlap(backend: &CudaBackend, guard: &StreamGuard, target: Targe
 }
 
 /// Allocates room for results, and returns its address.
-fn room_for(snapshots: &Snapshots, count: usize) -> Result<(RingSlice, usize), SnapshotError> {
-    let findings = snapshots.findings().ok_or(SnapshotError::NoRoom)?;
+fn room_for(snapshots: &Snapshots, count: usize) -> Result<(RingSlice, usize), UncapturedReason> {
+    let findings = snapshots.findings().ok_or(UncapturedReason::NoRoom)?;
     let bytes = WORD_BYTES + count as u64 * (RESULT_BYTES + 4);
     let room =
-        findings.allocate_while(bytes, || snapshots.is_recorder_slow()).ok_or(SnapshotError::NoRoom)?;
+        findings.allocate_while(bytes, || snapshots.is_recorder_slow()).ok_or(UncapturedReason::NoRoom)?;
     Ok((room, findings.start_of(room)))
 }
 
@@ -223,11 +207,6 @@ fn side(device: &ContextResources, bundles: RingSlice, (base, count): (u64, u64)
     }
 }
 
-/// Ends a command that is in its stream and has no after-snapshot.
-pub fn end(snapshots: &Snapshots, device: &Arc<ContextResources>, stream: u64, shared: &Arc<SharedCommand>) {
-    snapshots.hand_over(PendingSnapshot::end(device, stream, shared));
-}
-
 /// A range as the planner expects it.
 fn source(range: &Range, is_measured: bool) -> Source {
     let dtype = range.dtype.filter(|_| is_measured);
@@ -236,10 +215,10 @@ fn source(range: &Range, is_measured: bool) -> Source {
 }
 
 /// Plans as few launches as possible, and returns the bundles of the largest one.
-fn launches(sources: &[Source]) -> Result<(Vec<Plan>, u64), SnapshotError> {
-    let plans = |ranges| -> Result<Vec<Plan>, SnapshotError> {
+fn launches(sources: &[Source]) -> Result<(Vec<Plan>, u64), UncapturedReason> {
+    let plans = |ranges| -> Result<Vec<Plan>, UncapturedReason> {
         let plans: Result<_, _> = sources.chunks(ranges).map(Plan::by_address).collect();
-        plans.map_err(|_| SnapshotError::NoRoom)
+        plans.map_err(|_| UncapturedReason::NoRoom)
     };
     let mut all = plans(MANY_RANGES)?;
     if all.iter().any(|plan| plan.ranges().len() > FEW_RANGES && plan.hash_kernel().0 != HashKernel::Many) {
@@ -277,7 +256,7 @@ fn keep(
         return None;
     }
     let Some(room) = space.allocate_while(range.bytes + SHIFT, || {}, || snapshots.is_recorder_slow()) else {
-        backend.no_room();
+        backend.session.note_no_room();
         return None;
     };
     Some(RingSlot { slice: room, address: start + room.offset + range.address % SHIFT, bytes: range.bytes })

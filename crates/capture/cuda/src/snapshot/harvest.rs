@@ -2,23 +2,21 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use tensortap_device_kernels::Decision;
-use tensortap_queue::{Command, StoredContent};
-use tensortap_record::{
-    ContentDigest, DumpStage, PartialContent, RecordError, Role, ThreadRecorder, UncapturedReason,
-};
+use tensortap_queue::{Command, ContentSource, StoredContent, WAIT_LIMIT};
+use tensortap_record::{ContentDigest, DumpStage, RecordError, ThreadRecorder, UncapturedReason};
 
 use super::{
-    Snapshots, WAIT_LIMIT,
+    Snapshots,
     context::ContextResources,
     pending::{PendingSnapshot, RingSlot},
     transfers::{PayloadTransfers, give},
 };
-use crate::backend::CudaBackend;
+use crate::{backend::CudaBackend, host_snapshot::record_known};
 
 /// Limits of the pause between two looks at the ticket words: short while results arrive, longer while none
 /// do.
@@ -31,18 +29,8 @@ const STORED_SOON: Duration = Duration::from_secs(1);
 /// Records until the process ends.
 pub fn run(backend: &'static CudaBackend) {
     crate::callback::stay_inside();
-    let snapshots = &backend.snapshots;
-    let mut harvest = Harvest::default();
     // A stream may be captured at any time. Calls of this thread must not invalidate the capture.
-    let recorded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        backend.driver.relaxed(|| harvest.run(backend, snapshots));
-    }));
-    if recorded.is_err() {
-        backend.note_once("the thread that records content has failed: later content is not recorded");
-    }
-    backend.release_thread();
-    snapshots.inbox().is_over = true;
-    snapshots.changed.notify_all();
+    backend.driver.relaxed(|| Harvest::default().run(backend, &backend.snapshots));
 }
 
 /// The snapshots of one stream.
@@ -85,11 +73,11 @@ impl Harvest {
             let has_moved = self.step(backend, snapshots, STORED_SOON);
             if has_moved {
                 (pause, still_since) = (SHORTEST, Instant::now());
-                snapshots.inbox().progress += 1;
+                snapshots.harvest_thread.finish_one();
                 continue;
             }
             let is_idle = self.queues.is_empty() && self.transfers.is_empty();
-            if snapshots.closing.is_raised() && (is_idle || still_since.elapsed() > WAIT_LIMIT) {
+            if snapshots.harvest_thread.is_closing() && (is_idle || still_since.elapsed() > WAIT_LIMIT) {
                 // Snapshots that wait for content of others stop waiting. They may have new content
                 // themselves.
                 if self.step(backend, snapshots, Duration::ZERO) {
@@ -100,7 +88,7 @@ impl Harvest {
                 return;
             }
             if is_idle {
-                self.sleep(snapshots);
+                snapshots.harvest_thread.sleep();
                 (pause, still_since) = (SHORTEST, Instant::now());
             } else {
                 std::thread::sleep(pause);
@@ -111,28 +99,17 @@ impl Harvest {
 
     /// Takes new snapshots from the inbox.
     fn accept_new(&mut self, backend: &CudaBackend, snapshots: &Snapshots) {
-        // The buffer of the last turn becomes the new inbox.
         let mut pending = std::mem::take(&mut self.accepted);
-        std::mem::swap(&mut snapshots.inbox().pending, &mut pending);
+        snapshots.harvest_thread.accept(&mut pending);
         for snapshot in pending.drain(..) {
             let mut running = snapshot.shared.running();
-            if !running.is_over {
-                snapshots.record(backend, |recorder| running.record_known(recorder));
+            if !running.is_over() {
+                snapshots.record(backend, |recorder| record_known(&mut running, recorder));
             }
             drop(running);
             self.queues.entry(snapshot.stream).or_default().pending.push_back(snapshot);
         }
         self.accepted = pending;
-    }
-
-    /// Sleeps until a snapshot arrives or the process ends.
-    fn sleep(&mut self, snapshots: &Snapshots) {
-        let mut inbox = snapshots.inbox();
-        inbox.sleeps = true;
-        while inbox.pending.is_empty() && !snapshots.closing.is_raised() {
-            inbox = snapshots.changed.wait(inbox).unwrap_or_else(PoisonError::into_inner);
-        }
-        inbox.sleeps = false;
     }
 
     /// Records what has arrived. Returns whether anything has. `patience` limits the wait for content of
@@ -221,7 +198,7 @@ impl Harvest {
     fn finish(&mut self, backend: &CudaBackend, snapshots: &Snapshots, first: &HeadSnapshot) {
         let HeadSnapshot { snapshot, findings, recorded_with, recorded, .. } = first;
         let mut running = snapshot.shared.running();
-        if running.is_over {
+        if running.is_over() {
             return;
         }
         if snapshots.wants_payloads {
@@ -229,17 +206,14 @@ impl Harvest {
                 let by = recorded_with.get(snapshot.plan.slots.of(place)).copied().flatten();
                 if by != Some(place) && !recorded.contains(&place) {
                     let (command, is_brought) = (&mut running.command, by.is_some());
-                    self.record_rest(backend, snapshots, (snapshot.stage, place), command, found, is_brought);
+                    self.record_rest(backend, (snapshot.stage, place), command, found, is_brought);
                 }
             }
         } else {
             let (command, found) = (&mut running.command, findings.iter().map(|(found, _)| *found));
             snapshots.record(backend, |recorder| command.record_hashes(recorder, snapshot.stage, found));
         }
-        let command = &mut running.command;
-        snapshots.record(backend, |recorder| command.finish_stage(recorder, snapshot.stage));
-        // A thread that waits for the command polls the ticket word, so no notification is needed.
-        running.is_over = snapshot.stage == DumpStage::AfterCompletion;
+        snapshots.recording(|| snapshot.shared.finish_stage(&backend.session, running, snapshot.stage));
     }
 
     /// Records new content with the first of its ranges that accepts it, and returns that range. Filters may
@@ -254,13 +228,12 @@ impl Harvest {
     ) -> Option<usize> {
         let mut running = snapshot.shared.running();
         // If the driver refused the command, nothing is recorded.
-        let is_over = running.is_over;
+        let is_over = running.is_over();
         for place in snapshot.ranges_of(slot).filter(|_| !is_over) {
-            let Ok(Some((task, tensor))) = running.command.device_tensor(snapshot.stage, place) else {
-                continue;
-            };
-            let pending =
-                self.patiently(backend, |recorder| recorder.incoming(task, snapshot.stage, &tensor, found));
+            let command = &mut running.command;
+            let pending = self.patiently(backend, |recorder| {
+                command.record_found(recorder, (snapshot.stage, place), found, ContentSource::Device)
+            });
             let Some(Some(partial)) = pending else {
                 // A range that accepts no content has been recorded as far as it is wanted.
                 if pending.is_some() {
@@ -289,42 +262,27 @@ impl Harvest {
     fn record_rest(
         &mut self,
         backend: &CudaBackend,
-        snapshots: &Snapshots,
         (stage, place): (DumpStage, usize),
         command: &mut Command,
         found: &ContentDigest,
         is_brought: bool,
     ) {
-        let Ok(Some((task, tensor))) = command.device_tensor(stage, place) else { return };
+        let is_empty = command.captured_at(stage).nth(place).is_some_and(|range| range.span().1 == 0);
         let is_stored =
             self.contents.is_stored(found.hash) || is_brought && !self.contents.is_lost(found.hash);
-        if tensor.content_bytes() == Some(0) {
-            self.record_nothing(backend, |recorder| recorder.incoming(task, stage, &tensor, found));
-        } else if is_stored {
-            self.patiently(backend, |recorder| recorder.found_again(task, stage, &tensor, found));
-        } else if self.contents.is_left_out(found.hash) {
-            // Content that a size limit left out is left out again. The device would not bring it.
-            let pending = self.patiently(backend, |recorder| recorder.incoming(task, stage, &tensor, found));
-            if let Some(Some(mut partial)) = pending {
-                backend.record(|recorder| match recorder.next_space(&mut partial)? {
-                    Some(ticket) => recorder.give_up(ticket.number).map(|_| ()),
-                    None => Ok(()),
-                });
-            }
-        } else {
-            snapshots.record(backend, |recorder| recorder.found(task, stage, &tensor, found));
-        }
-    }
-
-    /// Content of zero bytes is complete at once.
-    fn record_nothing(
-        &mut self,
-        backend: &CudaBackend,
-        begin: impl FnMut(&mut ThreadRecorder) -> Result<Option<PartialContent>, RecordError>,
-    ) {
-        let Some(Some(mut partial)) = self.patiently(backend, begin) else { return };
+        // Content that a size limit left out is left out again. The device would not bring it.
+        let source = match is_stored && !is_empty {
+            true => ContentSource::Dump,
+            false if is_empty || self.contents.is_left_out(found.hash) => ContentSource::Device,
+            false => ContentSource::None,
+        };
+        let pending =
+            self.patiently(backend, |recorder| command.record_found(recorder, (stage, place), found, source));
+        let Some(Some(mut partial)) = pending else { return };
         backend.record(|recorder| match recorder.next_space(&mut partial)? {
-            Some(ticket) => recorder.commit(ticket.number, None).map(|_| ()),
+            // Content of zero bytes is complete at once.
+            Some(ticket) if is_empty => recorder.commit(ticket.number, None).map(drop),
+            Some(ticket) => recorder.give_up(ticket.number).map(drop),
             None => Ok(()),
         });
     }
@@ -380,20 +338,9 @@ impl Harvest {
             );
         }
         for snapshot in queues.into_values().flat_map(|queue| queue.pending) {
-            let mut running = snapshot.shared.running();
-            if running.is_over {
-                continue;
-            }
-            let ranges: Vec<_> = running
-                .command
-                .captured_at(snapshot.stage)
-                .map(|range| (range.arg, Role::InOut, range.name))
-                .collect();
-            let task = running.command.task();
-            snapshots.record(backend, |recorder| {
-                ranges.into_iter().try_for_each(|range| {
-                    recorder.not_captured(task, snapshot.stage, range, UncapturedReason::NoAccess).map(|_| ())
-                })
+            let reason = |_| Some(UncapturedReason::NoAccess);
+            snapshots.recording(|| {
+                snapshot.shared.record_uncaptured(&backend.session, snapshot.stage, reason);
             });
         }
     }

@@ -29,8 +29,8 @@ pub struct PendingSnapshot {
     pub plan: Arc<SnapshotPlan>,
     /// By result slot, where new content is in the ring. None if it is not kept.
     pub kept: Vec<Option<RingSlot>>,
-    /// Where the results are. None if there are none.
-    pub room: Option<RingSlice>,
+    /// Where the results are.
+    pub room: RingSlice,
     /// The value of the ticket word when the results are complete.
     pub ticket: u64,
     /// The working memory.
@@ -154,23 +154,8 @@ pub fn word_at(address: usize) -> &'static SharedU64 {
 }
 
 impl PendingSnapshot {
-    /// The end of a command without an after-snapshot.
-    pub fn end(device: &Arc<ContextResources>, stream: u64, shared: &Arc<SharedCommand>) -> PendingSnapshot {
-        PendingSnapshot {
-            shared: Arc::clone(shared),
-            stage: DumpStage::AfterCompletion,
-            device: Arc::clone(device),
-            stream,
-            plan: Arc::default(),
-            kept: Vec::new(),
-            room: None,
-            ticket: 0,
-            working: ScratchHold::default(),
-        }
-    }
-
     fn start(&self, snapshots: &Snapshots) -> Option<usize> {
-        Some(snapshots.findings()?.start_of(self.room?))
+        Some(snapshots.findings()?.start_of(self.room))
     }
 
     /// Whether the stream has come that far.
@@ -211,7 +196,7 @@ impl PendingSnapshot {
     pub fn give_back(&self, snapshots: &Snapshots) {
         self.working.is_over();
         if let Some(pool) = snapshots.findings() {
-            pool.free(self.room);
+            pool.free([self.room]);
         }
     }
 }

@@ -8,9 +8,9 @@ use std::{
 };
 
 use tensortap_queue::RingSlice;
-use tensortap_record::DumpStage;
+use tensortap_record::{DumpStage, UncapturedReason};
 
-use super::{SnapshotError, context::ContextResources};
+use super::context::ContextResources;
 
 /// The working memory of a stream while snapshots of it are in flight.
 #[derive(Debug, Default)]
@@ -72,14 +72,14 @@ pub fn hold(
     scratch: &mut StreamScratch,
     stage: DumpStage,
     bundles: u64,
-) -> Result<Arc<ScratchSlice>, SnapshotError> {
+) -> Result<Arc<ScratchSlice>, UncapturedReason> {
     let is_apart = device.overlaps_sides() && stage == DumpStage::AfterCompletion;
     let place = &mut scratch.held[usize::from(is_apart)];
     let fits = |held: &Arc<ScratchSlice>| Arc::ptr_eq(&held.device, device) && held.bundles.bytes >= bundles;
     if let Some(held) = place.upgrade().filter(fits) {
         return Ok(held);
     }
-    let bundles = device.bundles.allocate(bundles, || {}).ok_or(SnapshotError::NoRoom)?;
+    let bundles = device.bundles.allocate(bundles, || {}).ok_or(UncapturedReason::NoRoom)?;
     let held = Arc::new(ScratchSlice { device: Arc::clone(device), bundles });
     *place = Arc::downgrade(&held);
     Ok(held)

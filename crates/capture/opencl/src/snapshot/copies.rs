@@ -2,17 +2,13 @@
 //! and statistics. When the queue has come that far, the driver calls back, and the harvest thread reads and records the
 //! results ([`harvest`](super::harvest)).
 
-use std::{
-    ffi::c_void,
-    slice,
-    sync::{Arc, Mutex},
-};
+use std::{ffi::c_void, slice, sync::Arc};
 
 use tensortap_device_kernels::{Plan, RangeElements, Source as HashSource};
 use tensortap_queue::{Range, RingSlice};
 use tensortap_record::{DumpStage, UncapturedReason};
 
-use super::{QueuedSnapshot, RunningCommand, SnapshotRequest, Source, harvest, lock};
+use super::{QueuedSnapshot, SharedCommand, SnapshotRequest, Source, harvest};
 use crate::{
     device_hasher::{HashLaunch, mem_of, name_of},
     ffi::{self, COMPLETE, Event, Mem, Queue, Status},
@@ -61,20 +57,16 @@ impl PendingSnapshot {
         if let Some(hasher) = self.ring.hasher() {
             self.launches.into_iter().for_each(|launch| hasher.free(launch));
         }
-        layer.harvest_thread().free_place(self.place);
+        layer.snapshot_places.free([self.place]);
         if self.is_expected {
-            layer.harvest_thread().finish_one();
+            layer.harvest_thread.finish_one();
         }
     }
 }
 
 /// The index of a stage: 0 before the command, 1 after it.
 pub fn index(stage: DumpStage) -> usize {
-    usize::from(is_after(stage))
-}
-
-pub fn is_after(stage: DumpStage) -> bool {
-    stage == DumpStage::AfterCompletion
+    usize::from(stage == DumpStage::AfterCompletion)
 }
 
 /// Puts the commands of a snapshot into a queue, each waiting for the one before it, and asks the driver to call back
@@ -82,15 +74,15 @@ pub fn is_after(stage: DumpStage) -> bool {
 pub fn enqueue(
     layer: &'static Layer,
     (queue, ring): (Queue, &Arc<Ring>),
-    SnapshotRequest { running, sources, stage }: SnapshotRequest<'_>,
+    SnapshotRequest { shared, sources, stage }: SnapshotRequest<'_>,
     waits: &[Event],
 ) -> Result<QueuedSnapshot, UncapturedReason> {
     let flush = || {
         // SAFETY: the program's queue lives.
         layer.target.clFlush.map(|flush| unsafe { flush(queue) });
     };
-    let place = layer.harvest_thread().allocate_place(flush).ok_or(UncapturedReason::NoRoom)?;
-    let ranges: Vec<Range> = lock(running).command.captured_at(stage).copied().collect();
+    let place = layer.snapshot_places.allocate(1, flush).ok_or(UncapturedReason::NoRoom)?;
+    let ranges: Vec<Range> = shared.running().command.captured_at(stage).copied().collect();
     let mut builder = SnapshotBuilder::new(layer, (queue, ring, place), waits);
     for (at, (range, &source)) in ranges.iter().zip(sources).enumerate() {
         builder.add(at, range, source);
@@ -99,19 +91,23 @@ pub fn enqueue(
     let SnapshotBuilder { mut snapshot, queued, used, .. } = builder;
     snapshot.references = Arc::new(LayerReferences::new(layer, used));
     let references = Arc::clone(&snapshot.references);
-    let last = queued.events.last().or_else(|| waits.first().filter(|_| is_after(stage))).copied();
+    let last = queued
+        .events
+        .last()
+        .or_else(|| waits.first().filter(|_| stage == DumpStage::AfterCompletion))
+        .copied();
     snapshot.is_expected = last.is_some();
-    lock(running).snapshots[index(stage)] = Some(snapshot);
+    shared.running().state.snapshots[index(stage)] = Some(snapshot);
     match last {
-        Some(event) => watch(layer, event, (running, references), stage)
+        Some(event) => watch(layer, event, (shared, references), stage)
             .inspect_err(|_| {
                 // Its commands are in the queue, so its memory must never be reused.
-                std::mem::forget(lock(running).snapshots[index(stage)].take());
+                std::mem::forget(shared.running().state.snapshots[index(stage)].take());
                 queued.events.iter().for_each(|&event| layer.release(event));
             })
             .map_err(|_| UncapturedReason::NoProbe)?,
         // The snapshot has no commands, so there is nothing to wait for.
-        None => harvest::record(layer, running, stage),
+        None => harvest::record(layer, shared, stage),
     }
     Ok(queued)
 }
@@ -197,8 +193,9 @@ impl<'a> SnapshotBuilder<'a> {
         let place = copy.ok().and_then(|copy| self.snapshot.ring.place_of(&self.snapshot.copies[copy]));
         if let Err(reason) = copy
             && wants_payloads
+            && reason == UncapturedReason::NoRoom
         {
-            self.queued.without_payload.push(reason);
+            self.layer.session.note_no_room();
         }
         let (buffer, address) = place.unwrap_or((name_of(buffer), before));
         let measured = (!wants_payloads).then(|| RangeElements::whole(range.elements(), bytes)).flatten();
@@ -246,20 +243,20 @@ fn can_be_read(layer: &Layer, buffer: Mem) -> bool {
 fn watch(
     layer: &Layer,
     event: Event,
-    (running, references): (&Arc<Mutex<RunningCommand>>, Arc<LayerReferences>),
+    (shared, references): (&Arc<SharedCommand>, Arc<LayerReferences>),
     stage: DumpStage,
 ) -> Result<(), Status> {
     let set = layer.target.clSetEventCallback.ok_or(ffi::INVALID_OPERATION)?;
     let retain = layer.target.clRetainEvent.ok_or(ffi::INVALID_OPERATION)?;
-    let (running, event_handle) = (Arc::clone(running), EventHandle(event));
-    let note = Box::into_raw(Box::new(CompletionNote { running, stage, event: event_handle, references }));
-    layer.harvest_thread().expect_one();
+    let (shared, event_handle) = (Arc::clone(shared), EventHandle(event));
+    let note = Box::into_raw(Box::new(CompletionNote { shared, stage, event: event_handle, references }));
+    layer.harvest_thread.expect_one();
     // SAFETY: the event lives.
     unsafe { retain(event) };
     // SAFETY: the event lives, and only the callback has the note.
     let status = unsafe { set(event, COMPLETE, Some(completed), note.cast()) };
     if status != ffi::SUCCESS {
-        layer.harvest_thread().cancel_one();
+        layer.harvest_thread.cancel_one();
         layer.release(event);
         // SAFETY: the note was created above, and the driver has not taken it.
         drop(unsafe { Box::from_raw(note) });
@@ -273,5 +270,8 @@ unsafe extern "C" fn completed(_: Event, _: i32, note: *mut c_void) {
     // SAFETY: `watch` created the note, and the driver passes it once.
     let note = *unsafe { Box::from_raw(note.cast::<CompletionNote>()) };
     note.references.drop_all();
-    Layer::get().harvest_thread().hand_over(note);
+    let thread = &Layer::get().harvest_thread;
+    if !thread.hand_over(note) {
+        thread.cancel_one();
+    }
 }

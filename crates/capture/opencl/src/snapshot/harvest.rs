@@ -1,17 +1,16 @@
 //! Reads and records the results of snapshots by copies, in the harvest thread.
 
-use std::{cell::RefCell, ptr, sync::Mutex};
+use std::{cell::RefCell, ptr};
 
 use tensortap_device_kernels::RangeResult;
-use tensortap_queue::{Command, Range, StoredContent};
+use tensortap_queue::{Command, ContentSource, Range, StoredContent};
 use tensortap_record::{
     ContentDigest, DumpStage, Outcome, PartialContent, Role, Tensor, ThreadRecorder, UncapturedReason,
 };
 
 use super::{
-    RunningCommand,
-    copies::{PendingSnapshot, RangeCapture, index, is_after},
-    lock,
+    SharedCommand,
+    copies::{PendingSnapshot, RangeCapture, index},
 };
 use crate::{ffi::COMPLETE, harvest_thread::CompletionNote, layer::Layer, ring::RingCopy};
 
@@ -22,48 +21,43 @@ thread_local! {
 
 /// The driver has called back for a snapshot.
 pub fn harvest(layer: &'static Layer, note: &CompletionNote) {
-    let CompletionNote { running, stage, event, references: _ } = note;
+    let CompletionNote { shared, stage, event, references: _ } = note;
     // Ask the event: some drivers (NVIDIA) call back for failed commands as for complete ones.
     if layer.status(event.0) != Some(COMPLETE) {
-        cancel(layer, running, *stage);
+        cancel(layer, shared, *stage);
         return;
     }
     // Drivers call back in any order. If the after-snapshot is complete, so is the before-snapshot.
-    record(layer, running, DumpStage::BeforeDispatch);
-    if is_after(*stage) {
-        record(layer, running, *stage);
+    record(layer, shared, DumpStage::BeforeDispatch);
+    if *stage == DumpStage::AfterCompletion {
+        record(layer, shared, *stage);
     }
 }
 
 /// The command, or something that it waited for, has failed.
-fn cancel(layer: &Layer, running: &Mutex<RunningCommand>, stage: DumpStage) {
-    let mut running = lock(running);
-    let snapshot = running.snapshots[index(stage)].take();
-    if is_after(stage) {
-        running.end(layer);
-    }
-    drop(running);
+fn cancel(layer: &Layer, shared: &SharedCommand, stage: DumpStage) {
+    let mut running = shared.running();
+    let snapshot = running.state.snapshots[index(stage)].take();
+    shared.cancel_stage(running, stage);
     if let Some(snapshot) = snapshot {
         snapshot.free(layer);
     }
 }
 
 /// Reads and records a snapshot, unless it was recorded already or is not in its queue yet.
-pub fn record(layer: &'static Layer, running: &Mutex<RunningCommand>, stage: DumpStage) {
-    let Some(snapshot) = lock(running).snapshots[index(stage)].take() else { return };
+pub fn record(layer: &'static Layer, shared: &SharedCommand, stage: DumpStage) {
+    let mut running = shared.running();
+    let Some(snapshot) = running.state.snapshots[index(stage)].take() else { return };
     // If the driver refused the command, its snapshot is not recorded.
-    if lock(running).is_over {
-        snapshot.free(layer);
-        return;
-    }
-    // The command is not locked while the device is read.
-    let results = SnapshotResults::read(layer, &snapshot);
-    let mut running = lock(running);
-    results.record(layer, &snapshot, stage, &mut running.command);
-    if is_after(stage) {
-        running.end(layer);
-    }
+    let is_over = running.is_over();
     drop(running);
+    if !is_over {
+        // The command is not locked while the device is read.
+        let results = SnapshotResults::read(layer, &snapshot);
+        let mut running = shared.running();
+        results.record(layer, &snapshot, stage, &mut running.command);
+        shared.finish_stage(&layer.session, running, stage);
+    }
     snapshot.free(layer);
 }
 
@@ -119,7 +113,7 @@ impl SnapshotResults {
                 let (arg, reason) = ((arg, Role::InOut, name), UncapturedReason::NoAccess);
                 recorder.not_captured(command.task(), stage, arg, reason)?;
             }
-            command.record_contents(recorder, stage, &contents, true)
+            command.record_contents(recorder, stage, &contents)
         });
     }
 }
@@ -135,16 +129,16 @@ fn record_hashed(
 ) {
     let copy = copy.filter(|_| layer.wants_payloads).map(|copy| snapshot.copies[copy]);
     let is_stored = layer.skips_stored_content && STORED.with_borrow(|stored| stored.is_stored(found.hash));
+    let source = match copy {
+        None => ContentSource::None,
+        Some(_) if is_stored => ContentSource::Dump,
+        Some(_) => ContentSource::Device,
+    };
     let is_new = layer.record(|recorder| {
-        let Some((task, tensor)) = command.device_tensor(stage, at)? else { return Ok(false) };
-        match copy {
-            None => recorder.found(task, stage, &tensor, found).map(|_| false),
-            Some(_) if is_stored => recorder.found_again(task, stage, &tensor, found).map(|()| false),
-            Some(copy) => match recorder.incoming(task, stage, &tensor, found)? {
-                Some(partial) => Ok(read_payload(layer, snapshot, recorder, partial, &copy)),
-                None => Ok(false),
-            },
-        }
+        let partial = command.record_found(recorder, (stage, at), found, source)?;
+        Ok(partial
+            .zip(copy)
+            .is_some_and(|(partial, copy)| read_payload(layer, snapshot, recorder, partial, &copy)))
     });
     // Content is stored only if all of it was read.
     if is_new == Some(true) {

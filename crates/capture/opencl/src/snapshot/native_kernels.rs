@@ -1,16 +1,11 @@
 //! Snapshots by native kernels: functions of this process that the device runs in its queue. Each gets the memory of a
 //! buffer and records what it finds there.
 
-use std::{
-    ffi::c_void,
-    ptr, slice,
-    sync::{Arc, Mutex},
-};
+use std::{ffi::c_void, ptr, slice, sync::Arc};
 
-use tensortap_queue::Range;
-use tensortap_record::{DumpStage, Tensor, UncapturedReason};
+use tensortap_record::{DumpStage, UncapturedReason};
 
-use super::{QueuedSnapshot, RunningCommand, SnapshotRequest, Source, lock};
+use super::{QueuedSnapshot, SharedCommand, SnapshotRequest, Source};
 use crate::{
     ffi::{self, Event, Mem, Queue, Status},
     layer::Layer,
@@ -24,7 +19,7 @@ type RangePlace = (usize, Option<usize>);
 
 /// The arguments of a native kernel.
 struct NativeSnapshot {
-    running: Arc<Mutex<RunningCommand>>,
+    shared: Arc<SharedCommand>,
     stage: DumpStage,
     ranges: Vec<RangePlace>,
     /// Whether it is the last kernel of its snapshot.
@@ -59,7 +54,7 @@ fn by_buffer(sources: &[Source]) -> Vec<(Option<Mem>, Vec<RangePlace>)> {
 pub fn enqueue(
     layer: &Layer,
     queue: Queue,
-    SnapshotRequest { running, sources, stage }: SnapshotRequest<'_>,
+    SnapshotRequest { shared, sources, stage }: SnapshotRequest<'_>,
     waits: &[Event],
 ) -> Result<QueuedSnapshot, UncapturedReason> {
     let groups = by_buffer(sources);
@@ -68,7 +63,7 @@ pub fn enqueue(
     for (number, (buffer, ranges)) in groups.into_iter().enumerate() {
         let is_last = number + 1 == count;
         let _references = LayerReferences::new(layer, buffer);
-        let snapshot = NativeSnapshot { running: Arc::clone(running), stage, ranges, is_last, _references };
+        let snapshot = NativeSnapshot { shared: Arc::clone(shared), stage, ranges, is_last, _references };
         let waits = events.last().map_or(waits, slice::from_ref);
         match enqueue_one(layer, queue, snapshot, buffer, waits) {
             Ok(event) => events.push(event),
@@ -90,9 +85,9 @@ fn enqueue_one(
     waits: &[Event],
 ) -> Result<Event, Status> {
     let call = layer.target.clEnqueueNativeKernel.ok_or(ffi::INVALID_OPERATION)?;
-    let running = Arc::clone(&snapshot.running);
+    let shared = Arc::clone(&snapshot.shared);
     let snapshot = Box::into_raw(Box::new(snapshot));
-    lock(&running).waiting_kernels.push(snapshot.expose_provenance());
+    shared.running().state.waiting_kernels.push(snapshot.expose_provenance());
     // The driver copies these words, and writes the address of the buffer into its copy.
     let mut words = [snapshot.expose_provenance(), 0];
     let slot: *const c_void = (&raw const words[1]).cast();
@@ -118,7 +113,7 @@ fn enqueue_one(
         )
     };
     if status != ffi::SUCCESS {
-        lock(&running).waiting_kernels.retain(|waiting| *waiting != snapshot.addr());
+        shared.running().state.waiting_kernels.retain(|waiting| *waiting != snapshot.addr());
         // SAFETY: the box was created above, and the driver has not taken it.
         drop(unsafe { Box::from_raw(snapshot) });
         return Err(status);
@@ -153,27 +148,9 @@ unsafe extern "C" fn run(words: *mut c_void) {
 }
 
 fn record(snapshot: &NativeSnapshot, buffer: usize) {
-    let NativeSnapshot { running, stage, ranges, is_last, _references } = snapshot;
-    let mut running = lock(running);
-    running.waiting_kernels.retain(|waiting| *waiting != ptr::from_ref(snapshot).addr());
-    if running.is_over {
-        // The driver refused the command of this snapshot.
-        return;
-    }
-    let command = &mut running.command;
-    let of_stage: Vec<Range> = command.captured_at(*stage).copied().collect();
-    let contents: Vec<(usize, Tensor<'_>)> = ranges
-        .iter()
-        .map(|&(place, address)| {
-            let (range, start) = (&of_stage[place], address.unwrap_or(buffer));
-            let start = ptr::with_exposed_provenance(start);
-            // SAFETY: the range is in this memory. It lives, because the program has not seen its command complete.
-            (place, unsafe { Tensor::at(start, range.bytes, range.elements()) })
-        })
-        .collect();
-    let layer = Layer::get();
-    layer.record(|recorder| command.record_contents(recorder, *stage, &contents, *is_last));
-    if *is_last && *stage == DumpStage::AfterCompletion {
-        running.end(layer);
-    }
+    let NativeSnapshot { shared, stage, ranges, is_last, _references } = snapshot;
+    shared.running().state.waiting_kernels.retain(|waiting| *waiting != ptr::from_ref(snapshot).addr());
+    let contents = ranges.iter().map(|&(place, address)| (place, address.unwrap_or(buffer)));
+    // SAFETY: the ranges are in this memory. It lives, because the program has not seen its command complete.
+    unsafe { shared.record_contents(&Layer::get().session, *stage, contents, *is_last) };
 }

@@ -11,7 +11,7 @@ use super::{
     metered_reader::Meter,
     neighbors::{MAX_HEAD_BYTES, json_reader},
 };
-use crate::index::open_regular;
+use crate::{index::open_regular, json_stream::read_stream};
 
 /// Type of a JSON file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,22 +58,10 @@ impl ManifestHints {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for &mut ManifestHints {
-    type Value = ();
+read_stream!(object &mut ManifestHints, "an object");
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for &mut ManifestHints {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+impl ManifestHints {
+    fn read<'de, A: MapAccess<'de>>(&mut self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "tensors" | "args" => map.next_value_seed(FirstElement(self))?,
@@ -92,22 +80,10 @@ impl<'de> Visitor<'de> for &mut ManifestHints {
 /// Checks the first element of a list that may hold records. Parsing stops if it is one.
 struct FirstElement<'s>(&'s mut ManifestHints);
 
-impl<'de> DeserializeSeed<'de> for FirstElement<'_> {
-    type Value = ();
+read_stream!(list FirstElement<'_>, "a list");
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for FirstElement<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+impl FirstElement<'_> {
+    fn read<'de, A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
         match seq.next_element::<TaskIdProbe>()? {
             None => self.0.empty_list = true,
             Some(TaskIdProbe(true)) => {

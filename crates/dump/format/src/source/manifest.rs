@@ -1,10 +1,10 @@
 //! Reads a manifest of any version, record by record.
 
-use std::{collections::HashMap, fmt, path::Path};
+use std::{collections::HashMap, path::Path};
 
 use serde::{
     Deserialize,
-    de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor},
+    de::{self, DeserializeSeed, MapAccess},
 };
 use serde_json::{Map, Value};
 use tensortap_abi::{NO_KERNEL, RecordKind, SLOTS_PER_TASK, SimplerElements, UncapturedReason};
@@ -23,7 +23,7 @@ use super::{
 use crate::join::{Definitions, TaskMeaning, TaskTable};
 use crate::{
     FormatError, GRAPH_FILE, PayloadState, TaskKey, Totals, UncapturedArgument, index::open_regular,
-    names::folder_of,
+    json_stream::read_stream, names::folder_of,
 };
 
 /// Opens a dump by its manifest, with the files next to it.
@@ -225,22 +225,10 @@ struct Reader<'r> {
     slots: Option<&'r Slots>,
 }
 
-impl<'de> DeserializeSeed<'de> for Reader<'_> {
-    type Value = ();
+read_stream!(object Reader<'_>, "a manifest");
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Reader<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a manifest")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+impl Reader<'_> {
+    fn read<'de, A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "tensors" => self.records(List::Tensors, &mut map)?,

@@ -3,13 +3,12 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    fmt,
     fs::File,
 };
 
 use serde::{
-    Deserialize,
-    de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor},
+    Deserialize, Deserializer,
+    de::{DeserializeSeed, IgnoredAny, MapAccess},
 };
 use tensortap_abi::{EdgeCause, NO_KERNEL, Operation, SLOTS_PER_TASK};
 
@@ -20,7 +19,7 @@ use super::{
     neighbors::{ForEach, MAX_HEAD_BYTES, json_reader},
     normalize::step,
 };
-use crate::{Edge, Launch, TaskFacts, TaskKey, join::TaskMeaning};
+use crate::{Edge, Launch, TaskFacts, TaskKey, join::TaskMeaning, json_stream::read_stream};
 
 /// The content of such a file.
 #[derive(Default)]
@@ -99,22 +98,10 @@ struct Reader<'g> {
     is_own: bool,
 }
 
-impl<'de> DeserializeSeed<'de> for Reader<'_> {
-    type Value = ();
+read_stream!(object Reader<'_>, "an object with tasks and edges");
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Reader<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object with tasks and edges")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+impl Reader<'_> {
+    fn read<'de, A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let Reader { graph, meter, is_own } = self;
         // Determining the cause of an edge needs the waiting task, and keys have no order.
         let mut raw_edges: Vec<RawEdge> = Vec::new();

@@ -145,6 +145,17 @@ impl EdgeTable for Table<'_, EdgeNode> {
     }
 }
 
+/// The tensor arguments of a payload at a device address, whose bytes are all mapped.
+fn descs_of(
+    memory: &DeviceMemory,
+    addr: u64,
+    layout: PayloadLayout,
+) -> Result<*mut TensorDesc, PlatformError> {
+    assert!(addr.is_multiple_of(align_of::<TensorDesc>() as u64), "payloads are aligned to cache lines");
+    #[expect(clippy::cast_ptr_alignment, reason = "just checked")]
+    Ok(memory.ptr(addr, layout.bytes() as u64)?.cast::<TensorDesc>())
+}
+
 /// Writes the payload of one task.
 pub struct PayloadWriter<'m> {
     descs: *mut TensorDesc,
@@ -155,10 +166,7 @@ pub struct PayloadWriter<'m> {
 impl<'m> PayloadWriter<'m> {
     /// Creates a writer at a device address.
     pub fn new(memory: &'m DeviceMemory, addr: u64, layout: PayloadLayout) -> Result<Self, PlatformError> {
-        assert!(addr.is_multiple_of(align_of::<TensorDesc>() as u64), "payloads are aligned to cache lines");
-        #[expect(clippy::cast_ptr_alignment, reason = "just checked")]
-        let descs = memory.ptr(addr, layout.bytes() as u64)?.cast::<TensorDesc>();
-        Ok(PayloadWriter { descs, layout, memory: PhantomData })
+        Ok(PayloadWriter { descs: descs_of(memory, addr, layout)?, layout, memory: PhantomData })
     }
 
     /// Writes a tensor argument.
@@ -193,10 +201,7 @@ pub struct PayloadReader<'m> {
 impl<'m> PayloadReader<'m> {
     /// Creates a reader at a device address.
     pub fn new(memory: &'m DeviceMemory, addr: u64, layout: PayloadLayout) -> Result<Self, PlatformError> {
-        assert!(addr.is_multiple_of(align_of::<TensorDesc>() as u64), "payloads are aligned to cache lines");
-        #[expect(clippy::cast_ptr_alignment, reason = "just checked")]
-        let descs = memory.ptr(addr, layout.bytes() as u64)?.cast::<TensorDesc>();
-        Ok(PayloadReader { descs, layout, memory: PhantomData })
+        Ok(PayloadReader { descs: descs_of(memory, addr, layout)?, layout, memory: PhantomData })
     }
 
     /// The number of tensors and scalars.

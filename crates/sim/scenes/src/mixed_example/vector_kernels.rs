@@ -99,9 +99,7 @@ impl KernelBody for Bend {
 }
 
 fn bend_reference(task: &mut RefTask) {
-    for i in 0..task.tensors[4].values.len() {
-        task.tensors[4].values[i] = (task.tensors[0].values[i] + 0.5) / 2.0;
-    }
+    task.compute(4, |task, i| (task.tensors[0].values[i] + 0.5) / 2.0);
 }
 
 /// `tallied = (3 counts + round + 1) mod 1009`.
@@ -121,9 +119,7 @@ impl KernelBody for Tally {
 
 fn tally_reference(task: &mut RefTask) {
     let round = f64::from(task.scalar::<u32>(6));
-    for i in 0..task.tensors[5].values.len() {
-        task.tensors[5].values[i] = (task.tensors[2].values[i] * 3.0 + round + 1.0).rem_euclid(1009.0);
-    }
+    task.compute(5, |task, i| (task.tensors[2].values[i] * 3.0 + round + 1.0).rem_euclid(1009.0));
 }
 
 /// `half = projected + bent` in f16, for the rows of the block.
@@ -142,9 +138,7 @@ impl KernelBody for Blend {
 }
 
 fn blend_reference(task: &mut RefTask) {
-    for i in 0..task.tensors[2].values.len() {
-        task.tensors[2].values[i] = task.tensors[0].values[i] + task.tensors[1].values[i];
-    }
+    task.compute(2, |task, i| task.tensors[0].values[i] + task.tensors[1].values[i]);
 }
 
 /// `folded = max(half, 0)`, for the rows of the block.
@@ -166,9 +160,7 @@ impl KernelBody for Fold {
 }
 
 fn fold_reference(task: &mut RefTask) {
-    for i in 0..task.tensors[4].values.len() {
-        task.tensors[4].values[i] = task.tensors[0].values[i].max(0.0);
-    }
+    task.compute(4, |task, i| task.tensors[0].values[i].max(0.0));
 }
 
 /// `stepped = 1008 - tallied`, for the rows of the block.
@@ -215,9 +207,7 @@ impl KernelBody for Join {
 
 /// Computes both halves. It runs once per slot, with the same result.
 fn join_reference(task: &mut RefTask) {
-    for i in 0..task.tensors[2].values.len() {
-        task.tensors[2].values[i] = task.tensors[0].values[i] - task.tensors[1].values[i];
-    }
+    task.compute(2, |task, i| task.tensors[0].values[i] - task.tensors[1].values[i]);
 }
 
 /// `state += joined / 2` in place and `counts = stepped`, for the rows of the block.

@@ -24,8 +24,8 @@ mod tests;
 use half::bf16;
 use tensortap_abi::DType;
 use tensortap_scene::{
-    ArgSpec, GraphError, HostArgs, HostTensor, KernelDef, Orch, ParamSpec, Params, Scene, SceneError,
-    TaskHandle, Tensor, Tolerance,
+    ArgSpec, GraphError, HostArgs, HostTensor, Orch, ParamSpec, Params, Scene, SceneError, TaskHandle,
+    Tensor, Tolerance, scene_facts,
 };
 
 use crate::inputs;
@@ -51,16 +51,11 @@ static PARAMS: [ParamSpec; 6] = [
 ];
 
 impl Scene for PagedAttention {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn about(&self) -> &'static str {
-        "attention over a paged KV cache in bf16: four tasks per sequence and block, online softmax"
-    }
-
-    fn params(&self) -> &'static [ParamSpec] {
-        &PARAMS
+    scene_facts! {
+        name: NAME,
+        about: "attention over a paged KV cache in bf16: four tasks per sequence and block, online softmax",
+        params: &PARAMS,
+        kernels: &kernels::ALL,
     }
 
     fn check(&self, params: &Params) -> Result<(), SceneError> {
@@ -80,10 +75,6 @@ impl Scene for PagedAttention {
                  with this batch, heads and head_dim"
             ),
         })
-    }
-
-    fn kernels(&self) -> &'static [KernelDef] {
-        &kernels::ALL
     }
 
     fn args(&self, params: &Params) -> Vec<ArgSpec> {

@@ -20,8 +20,7 @@ mod weights;
 
 use tensortap_abi::DType;
 use tensortap_scene::{
-    ArgSpec, GraphError, HostArgs, HostTensor, KernelDef, Orch, ParamSpec, Params, Scene, SceneError,
-    Tolerance,
+    ArgSpec, GraphError, HostArgs, HostTensor, Orch, Params, Scene, SceneError, Tolerance, scene_facts,
 };
 
 use config::Config;
@@ -32,24 +31,15 @@ pub struct TinyLlm;
 const NAME: &str = "tiny_llm";
 
 impl Scene for TinyLlm {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn about(&self) -> &'static str {
-        "a small decoder (RMSNorm, RoPE, grouped-query attention, SwiGLU) that decodes greedily on the device"
-    }
-
-    fn params(&self) -> &'static [ParamSpec] {
-        &config::PARAMS
+    scene_facts! {
+        name: NAME,
+        about: "a small decoder (RMSNorm, RoPE, grouped-query attention, SwiGLU) that decodes greedily on the device",
+        params: &config::PARAMS,
+        kernels: &kernels::ALL,
     }
 
     fn check(&self, params: &Params) -> Result<(), SceneError> {
         Config::new(params).check()
-    }
-
-    fn kernels(&self) -> &'static [KernelDef] {
-        &kernels::ALL
     }
 
     fn args(&self, params: &Params) -> Vec<ArgSpec> {
