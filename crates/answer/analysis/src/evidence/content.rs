@@ -9,7 +9,7 @@ use super::{ArgPair, Gatherer, Recording};
 use crate::blame::GoldenArg;
 use crate::compare::unless_gone;
 use crate::graph::TensorView;
-use crate::graph::view::pieces;
+use crate::graph::view::{Piece, pieces};
 use crate::provenance::{CompareUnit, SharedRange, shared_ranges};
 
 /// Larger contents are not read: such an argument is judged as one piece.
@@ -156,6 +156,32 @@ fn is_changed_within(
     };
     let changed = Spans::of_unsorted(shared.iter().flat_map(here).collect());
     Ok(!changed.and(positions).is_empty())
+}
+
+/// The positions of an argument that an output certainly or probably wrote: those that it changed, or all that it covers if
+/// that is not known.
+pub(super) fn written_by(
+    run: Recording<'_>,
+    written: Argument<'_>,
+    own: &[Piece],
+) -> Result<Spans, FormatError> {
+    let Some(theirs) = TensorView::of(written).and_then(|view| pieces(&view)) else {
+        return Ok(Spans::default());
+    };
+    let shared = shared_ranges(own, &theirs, CompareUnit::HalfByte);
+    let is_output = written.role_known && written.role == Role::Output;
+    let changed = if is_output { ChangedElements::Unknown } else { changed(run, written)? };
+    let spans = shared.iter().flat_map(|range| {
+        let (from, to, len) = (range.there as u64, range.here as u64, range.len as u64);
+        match &changed {
+            ChangedElements::Unknown => vec![to..to + len],
+            ChangedElements::Some(changed) => {
+                let changed = changed.within(from..from + len);
+                changed.map(|span| span.start - from + to..span.end - from + to).collect()
+            }
+        }
+    });
+    Ok(Spans::of_unsorted(spans.collect()))
 }
 
 /// The positions of a shared range at which two contents are equal.

@@ -3,7 +3,7 @@
 use tensortap_abi::{DumpStage, EdgeCause};
 use tensortap_format::{Argument, ArgumentSnapshot, FormatError, Task};
 
-use super::content::{content, equal_part};
+use super::content::{content, equal_part, written_by};
 use super::spans::Spans;
 use super::{ArgPair, ErrorOrigin, Gatherer, InputEvidence, Mark, Marks};
 use crate::compare::{damage, unless_gone};
@@ -129,7 +129,7 @@ impl<'r> Gatherer<'r> {
             let left = match unowned {
                 ErrorOrigin::Uninitialized => {
                     let left = self.take_remains(&question, left, &mut answer)?;
-                    self.take_unwritten(pair, left, &mut answer)
+                    self.take_unwritten(pair, left, &mut answer)?
                 }
                 _ => left,
             };
@@ -137,7 +137,7 @@ impl<'r> Gatherer<'r> {
         } else if answer.may_differ_elsewhere(&left) {
             answer.forget_not_compared();
         }
-        self.replace_remaining_garbage(pair, &mut answer);
+        self.replace_remaining_garbage(pair, &mut answer)?;
         self.doubt_golden(pair, &mut answer);
         Ok(InputEvidence {
             marks: Marks::joined(answer.marks),
@@ -147,25 +147,26 @@ impl<'r> Gatherer<'r> {
     }
 
     /// What the last task here left uninitialized may have been written by a later task of the golden.
-    fn replace_remaining_garbage(&mut self, pair: ArgPair<'r>, answer: &mut Answer) {
+    fn replace_remaining_garbage(
+        &mut self,
+        pair: ArgPair<'r>,
+        answer: &mut Answer,
+    ) -> Result<(), FormatError> {
         let is_garbage = |mark: &Mark| mark.origin == ErrorOrigin::Uninitialized;
         if !answer.marks.iter().any(is_garbage) {
-            return;
+            return Ok(());
         }
-        let partners: Vec<Option<usize>> = self
-            .ours
-            .graph
-            .last_holders(pair.arg)
-            .iter()
-            .map(|holder| self.matching.partner[holder.task])
-            .collect();
+        let graph = self.ours.graph;
+        let known = graph.last_holders(pair.arg).iter().chain(graph.producers_of(pair.arg));
+        let partners: Vec<Option<usize>> = known.map(|output| self.matching.partner[output.task]).collect();
         let writers: Vec<OutputRef> = self.golden.graph.producers_of(pair.other).to_vec();
         let writers = writers.into_iter().filter(|writer| !partners.contains(&Some(writer.task)));
         let (garbage, mut marks): (Vec<Mark>, Vec<Mark>) = answer.marks.drain(..).partition(is_garbage);
         let left = Spans::of_unsorted(garbage.into_iter().map(|mark| mark.span).collect());
         answer.marks.append(&mut marks);
-        let left = self.take_written_by(pair, writers.collect(), left, answer);
+        let left = self.take_written_by(pair, writers.collect(), left, answer)?;
         answer.mark(&left, ErrorOrigin::Uninitialized);
+        Ok(())
     }
 
     /// If nothing orders the golden's task with others that may have written there, the golden's content may be wrong. If
@@ -204,7 +205,12 @@ impl<'r> Gatherer<'r> {
     }
 
     /// Assigns the positions of newly allocated memory that a task of the golden wrote. Returns the other positions.
-    fn take_unwritten(&mut self, pair: ArgPair<'r>, left: Spans, answer: &mut Answer) -> Spans {
+    fn take_unwritten(
+        &mut self,
+        pair: ArgPair<'r>,
+        left: Spans,
+        answer: &mut Answer,
+    ) -> Result<Spans, FormatError> {
         let writers = self.golden.graph.producers_of(pair.other).to_vec();
         self.take_written_by(pair, writers, left, answer)
     }
@@ -216,13 +222,12 @@ impl<'r> Gatherer<'r> {
         writers: Vec<OutputRef>,
         left: Spans,
         answer: &mut Answer,
-    ) -> Spans {
-        let Some(own) = TensorView::of(pair.other).and_then(|view| pieces(&view)) else { return left };
+    ) -> Result<Spans, FormatError> {
+        let Some(own) = TensorView::of(pair.other).and_then(|view| pieces(&view)) else { return Ok(left) };
         let mut rest = left;
         for writer in writers {
-            let written = self.golden.graph.output(writer).and_then(TensorView::of);
-            let Some(theirs) = written.and_then(|view| pieces(&view)) else { continue };
-            let unwritten = covered_by(&own, &theirs).and(&rest);
+            let Some(written) = self.golden.graph.output(writer) else { continue };
+            let unwritten = written_by(self.golden, written, &own)?.and(&rest);
             if !unwritten.is_empty() {
                 let id = self.golden.graph.task(writer.task).task_id;
                 self.evidence.golden_tasks.insert(writer.task, id);
@@ -230,7 +235,7 @@ impl<'r> Gatherer<'r> {
                 rest = rest.without(&unwritten);
             }
         }
-        rest
+        Ok(rest)
     }
 
     /// Assigns the positions of newly allocated memory that still hold what a task left wrong there before. A task may

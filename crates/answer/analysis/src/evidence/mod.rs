@@ -214,6 +214,8 @@ pub(crate) struct OutputEvidence {
     undecided: Option<u32>,
     /// A task of the run left elements that are within their rule, but not equal.
     is_near: bool,
+    /// The task changed the argument, and its partner in the golden left it alone.
+    changed_only_here: bool,
     /// Only hashes or statistics show the difference, so it is not known which elements differ.
     is_by_hash: bool,
     /// A task of the run left something else than in the golden, but it may have been another task, or not be wrong.
@@ -275,6 +277,11 @@ impl Evidence {
     pub fn is_left_wrong(&self, task: usize, arg_index: u16) -> bool {
         let is_known = |origin: ErrorOrigin| origin.is_of_run() && origin.unknown_reason().is_none();
         self.has_origin(OutputRef { task, arg_index }, is_known)
+    }
+
+    /// Whether a task changed an argument that its partner in the golden left alone.
+    pub fn is_changed_only_here(&self, task: usize, arg_index: u16) -> bool {
+        self.outputs.get(&OutputRef { task, arg_index }).is_some_and(|output| output.changed_only_here)
     }
 
     /// Arguments outside their rule before their tasks, of which other parts are within it, but not equal.
@@ -560,6 +567,7 @@ impl<'r> Gatherer<'r> {
             InputEvidence { is_near: holders.iter().any(|&holder| self.left_near(holder)), ..input }
         });
         if let Some(mut output) = output {
+            output.changed_only_here = !pair.arg.is_unchanged() && pair.other.is_unchanged();
             output.is_near |= input.as_ref().is_some_and(|input| input.is_near);
             if !shared.is_empty() {
                 let reason = self.evidence.number_of(MEANWHILE);

@@ -216,6 +216,18 @@ impl<C: Fn(usize, Argument<'_>) -> InputProvenance> Labeler<'_, C> {
             let race = Some(Race { other, kind: RaceKind::Unordered });
             return Finding { race, ..finding(Label::Raced, None, Some(wrong.arg_index)) };
         }
+        let evidence = self.inputs.evidence.as_ref();
+        let is_stray = evidence.is_some_and(|found| found.is_changed_only_here(task, wrong.arg_index));
+        let meanwhile =
+            || self.races.meanwhile(task).into_iter().find(|&other| seen.order().are_unordered(task, other));
+        if let Some(other) = is_stray.then(meanwhile).flatten() {
+            let reason = format!(
+                "argument {} is only read in the golden; task {:#x} ran at the same time and may have written past its own memory",
+                wrong.arg_index,
+                self.graph.task(other).task_id
+            );
+            return finding(Label::Unknown, Some(reason), Some(wrong.arg_index));
+        }
         let ambiguity = seen.ambiguity(wrong);
         // With contents, likely races were already checked byte by byte. Hashes do not show which bytes
         // differ.

@@ -22,9 +22,15 @@ impl Pairing<'_> {
     /// Doubts the pairs that are certain so far.
     pub(super) fn doubt_pairs(&mut self, by_shape: &MatchCriteria) {
         self.doubt(LONE_TASK, self.fitting_lone_tasks(by_shape));
+        // Where a dump lacks tasks, an extra or missing launch shifts the others.
+        let may_be_shifted = self.complete.lacks_tasks.contains(&true) && !self.has_equal_ids;
         if self.may_be_reordered {
             self.exchange_fitting(by_shape);
+        }
+        if self.may_be_reordered || may_be_shifted && self.are_programs {
             self.doubt(INCOMPLETE, self.unlike_in_incomplete_dumps(by_shape));
+        }
+        if self.may_be_reordered {
             self.doubt(OTHER_OUTPUT, self.with_content_of_another(by_shape));
         }
     }

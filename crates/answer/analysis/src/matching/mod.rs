@@ -204,6 +204,7 @@ impl Matcher<'_> {
         };
         let distinct = pairing.distinct_pairs(&by_shape, &exact);
         let ids = ids::trusted_ids(first, second, pairing.certain_pairs(), &distinct, &by_shape);
+        pairing.has_equal_ids = matches!(ids, TrustedIds::All);
         pairing.pair_identities(&ids, &by_shape);
         if !complete.is_whole && matches!(ids, TrustedIds::All) {
             // The other dump lacks the rest.

@@ -43,6 +43,10 @@ pub(super) struct Pairing<'g> {
     pub(super) uniquely_named: HashSet<usize>,
     /// By position: tasks of the first graph that no other task of either graph looks like.
     unlike_others: HashSet<usize>,
+    /// Whether these are recorded programs.
+    pub(super) are_programs: bool,
+    /// Whether equal ids certainly mean equal tasks.
+    pub(super) has_equal_ids: bool,
     /// Whether these are programs with several threads or queues, which may start tasks in another order each time.
     pub(super) may_be_reordered: bool,
     /// By task of the first graph: the task at the same position of the same lane, if both lanes are alike.
@@ -62,8 +66,8 @@ impl<'g> Pairing<'g> {
         threads: usize,
     ) -> Self {
         let graphs = [first, second];
-        let may_be_reordered = graphs.iter().all(|graph| graph.others_write)
-            && graphs.iter().any(|graph| graph.has_several_lanes());
+        let are_programs = graphs.iter().all(|graph| graph.others_write);
+        let may_be_reordered = are_programs && graphs.iter().any(|graph| graph.has_several_lanes());
         Pairing {
             first,
             second,
@@ -74,6 +78,8 @@ impl<'g> Pairing<'g> {
             complete,
             uniquely_named,
             unlike_others: HashSet::new(),
+            has_equal_ids: false,
+            are_programs,
             may_be_reordered,
             at_position: vec![None; first.len()],
             consumers: OnceLock::new(),
@@ -426,7 +432,11 @@ impl<'g> Pairing<'g> {
         if self.complete.lacks_tasks != [false, false] {
             return Some("a dump lacks tasks, and one of them may fit as well".into());
         }
-        let is_identified = self.uniquely_named.contains(&ours) || self.unlike_others.contains(&ours);
+        let names = (name_of(self.first.task(ours)), name_of(self.second.task(theirs)));
+        if self.uniquely_named.contains(&ours) && names.0 == names.1 {
+            return None;
+        }
+        let is_identified = self.unlike_others.contains(&ours);
         if self.may_be_reordered && !self.complete.is_whole && !is_identified {
             return Some("a dump is incomplete, and tasks of other threads or queues may fit as well".into());
         }
