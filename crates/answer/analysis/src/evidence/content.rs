@@ -68,17 +68,16 @@ pub(crate) fn holds_output_of(
     positions: &Spans,
     other: Task<'_>,
 ) -> Result<bool, FormatError> {
+    let Some(own) = TensorView::of(held.0).and_then(|view| pieces(&view)) else { return Ok(false) };
     for written in other.outputs().filter(|written| !written.is_scalar() && !written.is_unchanged()) {
         match equal_to(run, held, (written, DumpStage::AfterCompletion))? {
-            Some(EqualPart::Hashes) => return Ok(true),
-            Some(EqualPart::Content { equal, shared }) if positions.without(&equal).is_empty() => {
-                if written.role_known && written.role == Role::Output
-                    || is_changed_within(run, written, &shared, positions)?
-                {
+            EqualPart::All => return Ok(true),
+            EqualPart::Some(equal) if positions.without(&equal).is_empty() => {
+                if !written_by(run, written, &own)?.and(positions).is_empty() {
                     return Ok(true);
                 }
             }
-            _ => {}
+            EqualPart::Some(_) | EqualPart::Unknown => {}
         }
     }
     Ok(false)
@@ -97,11 +96,9 @@ pub(crate) fn holds_content_before(
 ) -> Result<bool, FormatError> {
     for written in other.outputs().filter(|written| !written.is_scalar() && !written.is_unchanged()) {
         match equal_to(run, held, (written, DumpStage::BeforeDispatch))? {
-            Some(EqualPart::Hashes) => return Ok(true),
-            Some(EqualPart::Content { equal, .. }) if positions.without(&equal).is_empty() => {
-                return Ok(true);
-            }
-            _ => {}
+            EqualPart::All => return Ok(true),
+            EqualPart::Some(equal) if positions.without(&equal).is_empty() => return Ok(true),
+            EqualPart::Some(_) | EqualPart::Unknown => {}
         }
     }
     Ok(false)
@@ -110,52 +107,36 @@ pub(crate) fn holds_content_before(
 /// What two arguments have in common.
 enum EqualPart {
     /// They have the same view and equal hashes.
-    Hashes,
-    /// The positions of the first one that are equal in the second one, and the memory that both share.
-    Content { equal: Spans, shared: Vec<SharedRange> },
+    All,
+    /// The positions of the first one that are equal in the second one.
+    Some(Spans),
+    /// They share no memory, or not both were captured.
+    Unknown,
 }
 
-/// What two captured contents have in common. `None` if they share no memory or were not captured.
+/// What two captured contents have in common.
 fn equal_to(
     run: Recording<'_>,
     (arg, stage): (Argument<'_>, DumpStage),
     (other, other_stage): (Argument<'_>, DumpStage),
-) -> Result<Option<EqualPart>, FormatError> {
-    let Some((own, theirs)) = TensorView::of(arg).zip(TensorView::of(other)) else { return Ok(None) };
-    if !theirs.shares(&own) {
-        return Ok(None);
-    }
+) -> Result<EqualPart, FormatError> {
+    let views = TensorView::of(arg).zip(TensorView::of(other));
+    let Some((own, theirs)) = views.filter(|(own, theirs)| theirs.shares(own)) else {
+        return Ok(EqualPart::Unknown);
+    };
     let hash = |arg: Argument<'_>, stage| arg.captured(stage).and_then(ArgumentSnapshot::hash);
     let hashes = hash(arg, stage).zip(hash(other, other_stage));
     if own.is_same_view(&theirs) && hashes.is_some_and(|(one, other)| one == other) {
-        return Ok(Some(EqualPart::Hashes));
+        return Ok(EqualPart::All);
     }
-    let Some((own, theirs)) = pieces(&own).zip(pieces(&theirs)) else { return Ok(None) };
-    let Some(held) = content(run.dump, arg, stage)? else { return Ok(None) };
-    let Some(found) = content(run.dump, other, other_stage)? else { return Ok(None) };
+    let pieces = pieces(&own).zip(pieces(&theirs));
+    let Some(held) = content(run.dump, arg, stage)? else { return Ok(EqualPart::Unknown) };
+    let found = content(run.dump, other, other_stage)?;
+    let Some(((own, theirs), found)) = pieces.zip(found) else { return Ok(EqualPart::Unknown) };
     let halves = arg.dtype.bits() < 8 || other.dtype.bits() < 8;
     let shared = shared_ranges(&own, &theirs, CompareUnit::HalfByte);
     let equal = shared.iter().flat_map(|range| equal_part(&held, &found, range, halves).into_ranges());
-    Ok(Some(EqualPart::Content { equal: Spans::of_unsorted(equal.collect()), shared }))
-}
-
-/// Whether a task changed some of an argument's positions; true if that is not known.
-fn is_changed_within(
-    run: Recording<'_>,
-    written: Argument<'_>,
-    shared: &[SharedRange],
-    positions: &Spans,
-) -> Result<bool, FormatError> {
-    let ChangedElements::Some(changed) = changed(run, written)? else { return Ok(true) };
-    let here = |range: &SharedRange| {
-        let (from, to) = (range.there as u64, range.here as u64);
-        changed
-            .within(from..from + range.len as u64)
-            .map(|span| span.start - from + to..span.end - from + to)
-            .collect::<Vec<_>>()
-    };
-    let changed = Spans::of_unsorted(shared.iter().flat_map(here).collect());
-    Ok(!changed.and(positions).is_empty())
+    Ok(EqualPart::Some(Spans::of_unsorted(equal.collect())))
 }
 
 /// The positions of an argument that an output certainly or probably wrote: those that it changed, or all that it covers if
@@ -173,13 +154,13 @@ pub(super) fn written_by(
     let changed = if is_output { ChangedElements::Unknown } else { changed(run, written)? };
     let spans = shared.iter().flat_map(|range| {
         let (from, to, len) = (range.there as u64, range.here as u64, range.len as u64);
-        match &changed {
-            ChangedElements::Unknown => vec![to..to + len],
-            ChangedElements::Some(changed) => {
-                let changed = changed.within(from..from + len);
-                changed.map(|span| span.start - from + to..span.end - from + to).collect()
-            }
-        }
+        let mut all = Spans::default();
+        all.push(from..from + len);
+        let changed = match &changed {
+            ChangedElements::Unknown => all,
+            ChangedElements::Some(changed) => all.and(changed),
+        };
+        changed.into_ranges().into_iter().map(move |span| span.start - from + to..span.end - from + to)
     });
     Ok(Spans::of_unsorted(spans.collect()))
 }
