@@ -3,7 +3,7 @@
 //! A program may launch one task more or less. The threads of a program number their tasks as they come, and a pool gives
 //! work to any of its queues. So in programs with several of them, tasks that look alike may have changed places.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::pairing::Pairing;
 use super::signature::{MatchCriteria, hash_of};
@@ -112,6 +112,22 @@ impl Pairing<'_> {
         };
         self.certain_pairs().filter(is_of_another).map(|(ours, _)| ours).collect()
     }
+}
+
+/// Whether some pair of programs with several threads or queues left other content and has no name of its own. Then the
+/// numbers of tasks do not show that it is one task.
+pub(super) fn may_be_exchanged(
+    (first, second): (&TaskGraph, &TaskGraph),
+    partners: &[usize],
+    uniquely_named: &HashSet<usize>,
+) -> bool {
+    let graphs = [first, second];
+    let may_be_reordered =
+        graphs.iter().all(|graph| graph.others_write) && graphs.iter().any(|graph| graph.has_several_lanes());
+    let differs = |(ours, theirs): (usize, &usize)| {
+        !uniquely_named.contains(&ours) && outputs_of(first, ours) != outputs_of(second, *theirs)
+    };
+    may_be_reordered && partners.iter().enumerate().any(differs)
 }
 
 /// Hash of everything that a task left in its outputs; `None` if it has none, or if some of it was not captured.

@@ -124,7 +124,11 @@ pub fn match_tasks(first: &TaskGraph, second: &TaskGraph, options: MatchOptions)
         inout_sources: true,
     };
     let uniquely_named = uniquely_named(first, second, exact.step);
-    if let Some(partners) = ids::pairs_of_equal_numbering(first, second, &exact) {
+    let by_number = ids::pairs_of_equal_numbering(first, second, &exact);
+    // Threads and pools may exchange tasks that only differ in what they write.
+    let may_be_exchanged =
+        |partners: &Vec<usize>| doubts::may_be_exchanged((first, second), partners, &uniquely_named);
+    if let Some(partners) = by_number.filter(|partners| !may_be_exchanged(partners)) {
         let partner = partners.into_iter().map(Some).collect();
         return Matching { partner, uniquely_named, ..Matching::default() };
     }

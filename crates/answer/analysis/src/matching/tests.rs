@@ -1,4 +1,5 @@
 mod certain;
+mod reordered;
 
 use super::*;
 use tensortap_abi::DType;
