@@ -22,7 +22,9 @@ pub fn evidence(outcome: &Outcome) -> String {
         Evidence::Scalar(dtype, ours, theirs) => scalars(*dtype, *ours, *theirs),
         Evidence::Quick(quick) => outside(quick.failing, quick.elements),
         Evidence::Full(metrics) => outside(metrics.failing, metrics.elements),
-        Evidence::Statistics(words) | Evidence::None(words) => printable(words).into_owned(),
+        Evidence::Statistics(words) | Evidence::None(words) | Evidence::Damaged(words) => {
+            printable(words).into_owned()
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use tensortap::analysis::blame::{BaselineKind, Blame, FailureReason, WiringChang
 use tensortap::analysis::labels::Label;
 use tensortap::analysis::ranks::RunVerdict;
 use tensortap::format::{Dump, Footer, Status};
+use tensortap::judge::Evidence;
 
 use crate::blame::{BlameReport, roots};
 use crate::blame_words::{by_kernel, inside, label_phrase, likely_words, name, stopped_words};
@@ -114,6 +115,9 @@ fn first_open(report: &BlameReport<'_>) -> String {
     let argument =
         format!("{} of {}", arg_words(blame.graph.task(place), record.arg_index), name(blame, place));
     let finding = &blame.findings[place];
+    if let Evidence::Damaged(damage) = &record.outcome.evidence {
+        return format!("{argument} differs, but its content cannot be compared: {}", printable(damage));
+    }
     match finding.reason.as_deref().filter(|_| finding.label == Label::Unknown) {
         Some(why) => format!(
             "{argument} differs after the task, but it is not known whether a task wrote something wrong there: {}",

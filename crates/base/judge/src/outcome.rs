@@ -44,6 +44,8 @@ pub enum Evidence {
     Statistics(String),
     /// None, with the reason.
     None(String),
+    /// None, because the contents differ but one of them is damaged, with the details.
+    Damaged(String),
 }
 
 /// How much is measured if elements are read.
@@ -72,6 +74,10 @@ impl Outcome {
         Outcome { verdict: Verdict::Unknown, evidence: Evidence::None(reason.into()) }
     }
 
+    fn damaged(reason: String) -> Outcome {
+        Outcome { verdict: Verdict::Unknown, evidence: Evidence::Damaged(reason) }
+    }
+
     /// Whether the record is within its rule. True for no elements, so callers must count what was compared.
     #[must_use]
     pub fn passes(&self) -> bool {
@@ -86,7 +92,7 @@ impl Outcome {
             Evidence::Identical => Some(0.0),
             Evidence::Quick(quick) => Some(quick.max_abs_err()),
             Evidence::Full(metrics) => Some(metrics.max_abs_err()),
-            Evidence::Scalar(..) | Evidence::Statistics(_) | Evidence::None(_) => None,
+            Evidence::Scalar(..) | Evidence::Statistics(_) | Evidence::None(_) | Evidence::Damaged(_) => None,
         }
     }
 
@@ -97,7 +103,7 @@ impl Outcome {
             Evidence::Identical => Some(0.0),
             Evidence::Quick(quick) => (quick.mismatched < quick.elements).then_some(quick.max_abs),
             Evidence::Full(metrics) => metrics.max_finite_err(),
-            Evidence::Scalar(..) | Evidence::Statistics(_) | Evidence::None(_) => None,
+            Evidence::Scalar(..) | Evidence::Statistics(_) | Evidence::None(_) | Evidence::Damaged(_) => None,
         }
     }
 
@@ -108,7 +114,7 @@ impl Outcome {
             Evidence::Identical => Some(0),
             Evidence::Quick(quick) => Some(quick.unmatched_nan),
             Evidence::Full(metrics) => Some(metrics.unmatched_nan),
-            Evidence::Scalar(..) | Evidence::Statistics(_) | Evidence::None(_) => None,
+            Evidence::Scalar(..) | Evidence::Statistics(_) | Evidence::None(_) | Evidence::Damaged(_) => None,
         }
     }
 
@@ -116,7 +122,7 @@ impl Outcome {
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
         match &self.evidence {
-            Evidence::Statistics(reason) | Evidence::None(reason) => Some(reason),
+            Evidence::Statistics(reason) | Evidence::None(reason) | Evidence::Damaged(reason) => Some(reason),
             _ => None,
         }
     }
@@ -164,7 +170,7 @@ pub fn compare<P: Payload, Q: Payload<Error = P::Error>>(
     Ok(match outcome {
         Ok((true, evidence)) => Outcome { verdict: Verdict::Within, evidence },
         Ok((false, evidence)) => match damage_of(dump, golden)? {
-            Some(reason) => Outcome::unknown(reason),
+            Some(reason) => Outcome::damaged(reason),
             None => Outcome { verdict: Verdict::Outside, evidence },
         },
         Err(error) => Outcome::unknown(error.to_string()),
@@ -304,7 +310,7 @@ fn without_bytes<P: Payload, Q: Payload<Error = P::Error>>(
     };
     // The difference may be damage of the payload file.
     Ok(match damage_of(dump, golden)?.filter(|_| decided.verdict == Verdict::Outside) {
-        Some(damage) => Outcome::unknown(damage),
+        Some(damage) => Outcome::damaged(damage),
         None => decided,
     })
 }

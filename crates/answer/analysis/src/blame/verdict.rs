@@ -7,9 +7,10 @@
 use std::collections::HashSet;
 
 use tensortap_abi::DumpStage;
-use tensortap_judge::Verdict;
+use tensortap_judge::{Evidence, Verdict};
 
 use super::{BaselineKind, Blame, ComparedArg};
+use crate::compare::GONE;
 use crate::labels::{Finding, Label};
 
 /// What a verdict requires.
@@ -94,8 +95,12 @@ impl Blame {
     pub fn verdict(&self, options: VerdictOptions) -> BlameVerdict {
         let unknown = self.count(Label::Unknown);
         let (judged, of) = (self.findings.len() - unknown, self.findings.len());
-        let (outside, first_outside) = self.first_where(|task, record| self.counts(task, record));
-        let (open, first_open) = self.first_where(|task, record| self.is_open(task, record));
+        let is_outside = |record: &ComparedArg| record.outcome.verdict == Verdict::Outside;
+        let (outside, first_outside) =
+            self.first_where(|task, record| is_outside(record) && self.counts(task, record));
+        let (open, first_open) = self.first_where(|task, record| {
+            is_damaged(record) || is_outside(record) && self.is_open(task, record)
+        });
         let failure = self.failure(options, [outside, open].map(|count| count > 0), judged);
         let first_outside = first_outside.or(first_open);
         BlameVerdict { failure, judged, of, outside, first_outside }
@@ -169,12 +174,12 @@ impl Blame {
         self.matching.only_first.len() + self.matching.only_second.len() + self.unused_arrays().len()
     }
 
-    /// The number of records outside their rules that meet a condition, and the first of them.
+    /// The number of records that meet a condition, and the first of them.
     fn first_where(&self, is: impl Fn(usize, &ComparedArg) -> bool) -> (usize, Option<(usize, usize)>) {
         let is = &is;
         let counting = |task: usize| {
             let records = self.compared_args[task].iter().enumerate();
-            records.filter(move |(_, record)| record.outcome.verdict == Verdict::Outside && is(task, record))
+            records.filter(move |(_, record)| is(task, record))
         };
         let mut tasks: Vec<usize> = Vec::new();
         let mut count = 0;
@@ -191,4 +196,9 @@ impl Blame {
         });
         (count, first)
     }
+}
+
+/// Whether the content of a record differs, but its payload is damaged. A live dump may have discarded it since.
+fn is_damaged(record: &ComparedArg) -> bool {
+    matches!(&record.outcome.evidence, Evidence::Damaged(reason) if reason != GONE)
 }

@@ -32,6 +32,7 @@
 mod candidates;
 mod content;
 mod inputs;
+mod missing_tasks;
 mod outputs;
 mod spans;
 mod undefined;
@@ -48,13 +49,15 @@ use crate::graph::candidates::is_used;
 use crate::graph::view::pieces;
 use crate::graph::{OutputRef, TaskGraph, TensorView, WriteMap};
 use crate::labels::{ArgStatus, Races, Status, TaskStatus};
-use crate::matching::{Matching, lacks_tasks};
+use crate::matching::Matching;
 pub(crate) use content::{all_positions, difference_between, holds_content_before, holds_output_of};
 pub(crate) use inputs::covered_by;
+use missing_tasks::beside_missing;
 pub(crate) use spans::Spans;
 pub(crate) use undefined::UninitializedUse;
 
 const MEANWHILE: &str = "another task that declares to write there ran at the same time";
+const MISSING_MEANWHILE: &str = "a task that a dump lacks may have run at the same time and written there";
 
 /// Where a differing element came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -448,8 +451,8 @@ pub(crate) struct Gatherer<'r> {
     times: Option<[Races<'r>; 2]>,
     /// Whether several threads or queues of one run have tasks.
     has_threads: bool,
-    /// Whether a dump lacks tasks of its run.
-    lacks_tasks: bool,
+    /// By run and task: whether a task that the dump lacks may have run at the same time.
+    beside_missing: [Vec<bool>; 2],
     /// Whether a dump lacks records of its run.
     lacks_records: bool,
 }
@@ -476,7 +479,7 @@ impl<'r> Gatherer<'r> {
             earlier,
             times: None,
             has_threads: false,
-            lacks_tasks: false,
+            beside_missing: [Vec::new(), Vec::new()],
             lacks_records: false,
         }
     }
@@ -516,7 +519,9 @@ impl<'r> Gatherer<'r> {
         let are_programs = runs.iter().all(|run| run.graph.others_write);
         self.times = are_programs.then(|| runs.map(|run| Races::of(run.graph)));
         self.has_threads = runs.iter().any(|run| run.graph.has_several_lanes());
-        self.lacks_tasks = runs.iter().any(|run| lacks_tasks(run.graph));
+        if are_programs && self.has_threads {
+            self.beside_missing = runs.map(|run| beside_missing(run.graph));
+        }
         self.lacks_records = runs.iter().any(|run| lacks_records(run.dump));
     }
 
@@ -566,11 +571,12 @@ impl<'r> Gatherer<'r> {
             let holders = self.ours.graph.last_holders(pair.arg);
             InputEvidence { is_near: holders.iter().any(|&holder| self.left_near(holder)), ..input }
         });
+        let meanwhile = if self.is_beside_missing(pair) { MISSING_MEANWHILE } else { MEANWHILE };
         if let Some(mut output) = output {
             output.changed_only_here = !pair.arg.is_unchanged() && pair.other.is_unchanged();
             output.is_near |= input.as_ref().is_some_and(|input| input.is_near);
             if !shared.is_empty() {
-                let reason = self.evidence.number_of(MEANWHILE);
+                let reason = self.evidence.number_of(meanwhile);
                 let is_doubted = output.marks.doubt(&shared, ErrorOrigin::Unknown(reason));
                 output.undecided = output.undecided.or(is_doubted.then_some(reason));
                 output.is_open |= is_doubted;
@@ -579,7 +585,7 @@ impl<'r> Gatherer<'r> {
         }
         if let Some(mut input) = input {
             if !shared.is_empty() {
-                let reason = self.evidence.unknown(MEANWHILE);
+                let reason = self.evidence.unknown(meanwhile);
                 input.marks.doubt(&shared, reason);
             }
             input.is_unordered = !self.is_ordered(pair);
@@ -612,6 +618,12 @@ impl<'r> Gatherer<'r> {
         of_run(self.ours, pair.task, pair.arg) && of_run(self.golden, pair.partner, pair.other)
     }
 
+    /// Whether a task that a dump lacks may have run at the same time as the task of a pair.
+    fn is_beside_missing(&self, pair: ArgPair<'r>) -> bool {
+        let places = [pair.task.place(), pair.partner.place()];
+        self.beside_missing.iter().zip(places).any(|(run, place)| run.get(place) == Some(&true))
+    }
+
     /// The positions of an argument that tasks declare to write which ran at the same time, in one of the runs. Its content
     /// before and after the task may contain what they wrote, or not. A task that was not captured may be one of them.
     fn written_meanwhile(&self, pair: ArgPair<'r>) -> Spans {
@@ -623,8 +635,7 @@ impl<'r> Gatherer<'r> {
             && (is_ambiguous(self.ours, pair.arg) || is_ambiguous(self.golden, pair.other));
         let is_declared = pair.arg.role_known && self.times.is_some();
         let may_share = !pair.arg.role_known || pair.arg.role == Role::InOut;
-        let may_lack_writers = self.times.is_some() && self.lacks_tasks && self.has_threads && may_share;
-        if is_disturbed || may_lack_writers {
+        if is_disturbed || may_share && self.is_beside_missing(pair) {
             return Spans::up_to(pair.end());
         }
         let Some([ours, golden]) = self.times.as_ref().filter(|_| is_declared) else {

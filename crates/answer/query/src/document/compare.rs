@@ -36,7 +36,7 @@ pub const fn evidence_word(outcome: &Outcome) -> &'static str {
         Evidence::Scalar(..) => "scalar",
         Evidence::Quick(_) | Evidence::Full(_) => "elements",
         Evidence::Statistics(_) => "statistics",
-        Evidence::None(_) => "none",
+        Evidence::None(_) | Evidence::Damaged(_) => "none",
     }
 }
 
@@ -207,7 +207,11 @@ pub fn measures(outcome: &Outcome, rule: &Rule) -> Measures {
         full: None,
     };
     match &outcome.evidence {
-        Evidence::Identical | Evidence::Scalar(..) | Evidence::Statistics(_) | Evidence::None(_) => blank,
+        Evidence::Identical
+        | Evidence::Scalar(..)
+        | Evidence::Statistics(_)
+        | Evidence::None(_)
+        | Evidence::Damaged(_) => blank,
         Evidence::Quick(quick) => Measures {
             elements: Some(quick.elements),
             failing: Some(quick.failing),

@@ -263,7 +263,7 @@ fn value(value: Option<&Value>) -> String {
 /// Suggests `--golden-dtype` if records failed because of a different float dtype.
 fn dtype_hint(golden: &Golden, diff: &Diff, allowed: bool) -> Option<String> {
     let is_refused = |row: &&DiffRow| {
-        let unmeasured = matches!(row.outcome.evidence, Evidence::None(_));
+        let unmeasured = matches!(row.outcome.evidence, Evidence::None(_) | Evidence::Damaged(_));
         row.outcome.verdict == Verdict::Outside
             && unmeasured
             && golden
