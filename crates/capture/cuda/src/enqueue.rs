@@ -115,9 +115,9 @@ impl PendingCommand {
             return self.snapshot_on_device(backend, DumpStage::BeforeDispatch).is_some();
         }
         self.record_known(backend);
-        let sees_anything =
-            self.shared.running().command.captured_at(DumpStage::BeforeDispatch).next().is_some();
-        sees_anything && self.snapshot_on_host(backend, DumpStage::BeforeDispatch)
+        let stage = DumpStage::BeforeDispatch;
+        self.args.ranges.iter().any(|range| range.role.is_captured_at(stage))
+            && self.snapshot_on_host(backend, stage)
     }
 
     /// Records the arguments by value, unless the harvest thread has done so.

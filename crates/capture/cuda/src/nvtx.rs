@@ -210,6 +210,7 @@ unsafe fn described(attributes: *const EventAttributes) -> Description {
         REGISTERED => registered(message),
         _ => None,
     };
+    #[expect(clippy::cast_possible_truncation, reason = "shorter payloads are in the low half")]
     let low = payload as u32;
     let payload = match payload_type {
         1 | 2 => Some(AttributeValue::Integer(payload.cast_signed())),
