@@ -178,8 +178,11 @@ mod tests {
         TaskGraph::build(tasks_with(tasks, events), None)
     }
 
-    /// The parts of an argument: addresses, number, storages of allocation and release, and the tasks that wrote.
-    fn parts(graph: &TaskGraph, task: usize, arg: u16) -> Vec<(Range<u64>, u64, [u64; 2], Vec<u64>)> {
+    /// Addresses, number, storages of allocation and release, and the tasks that wrote.
+    type Part = (Range<u64>, u64, [u64; 2], Vec<u64>);
+
+    /// The parts of an argument.
+    fn parts(graph: &TaskGraph, task: usize, arg: u16) -> Vec<Part> {
         let (task, generations) = (graph.task(task), Generations::of(graph));
         let storage = |event: Option<&AllocationEvent>| event.map_or(0, |event| event.storage);
         let parts = generations.parts(task, task.argument(arg).unwrap()).unwrap();

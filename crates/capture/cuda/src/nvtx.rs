@@ -210,7 +210,8 @@ unsafe fn described(attributes: *const EventAttributes) -> Description {
         REGISTERED => registered(message),
         _ => None,
     };
-    let low = payload as u32;
+    let [a, b, c, d, ..] = payload.to_le_bytes();
+    let low = u32::from_le_bytes([a, b, c, d]);
     let payload = match payload_type {
         1 | 2 => Some(AttributeValue::Integer(payload.cast_signed())),
         3 => Some(AttributeValue::Float(f64::from_bits(payload))),

@@ -211,8 +211,8 @@ fn check_task(dump: &Dump, decoded: &Decoded<'_>, details: &Details, task: Task<
     assert!(names.iter().all(|name| *name == "axis"), "task {id}: {names:?}");
     let thread = task.thread.map(|thread| dump.tasks().unwrap().threads()[thread as usize].lane);
     let frames = decoded.0["frames"].as_array().unwrap().iter();
-    let lanes = frames.filter(|frame| frame["records"].as_array().unwrap().contains(expected));
-    assert_eq!(json!(thread), lanes.last().unwrap()["lane"], "task {id}");
+    let mut lanes = frames.filter(|frame| frame["records"].as_array().unwrap().contains(expected));
+    assert_eq!(json!(thread), lanes.next_back().unwrap()["lane"], "task {id}");
 }
 
 fn check_lists(dump: &Dump, decoded: &Decoded<'_>, tasks: &Tasks) {
