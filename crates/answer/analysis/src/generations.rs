@@ -10,9 +10,10 @@ use tensortap_geometry::Layout;
 
 use crate::graph::{OutputRef, TaskGraph, TensorView};
 
-/// Maximum number of parts of an argument that are told apart, and of writers that are listed for each.
+/// Maximum number of parts of an argument that are told apart, of writers that are listed for each, and of steps of a search.
 const MAX_PARTS: usize = 256;
 const MAX_WRITERS: usize = 1000;
+const MAX_STEPS: u64 = 1 << 26;
 
 /// The generations of a dump's memory.
 #[derive(Clone, Copy, Debug)]
@@ -47,13 +48,15 @@ impl<'g> Generations<'g> {
     }
 
     /// The generation of one byte of an argument, at a distance in bytes from its first one. `None` if that is not known: the
-    /// argument has no address or not so many bytes, or its task has no time to compare with the allocations.
+    /// argument has no address or not so many bytes, its task has no time to compare with the allocations, or the search takes
+    /// too long.
     #[must_use]
     pub fn at(&self, task: Task<'_>, argument: Argument<'_>, byte: u64) -> Option<Generation<'g>> {
         let memory = argument.memory()?;
         let address = memory.start.checked_add(byte).filter(|address| *address < memory.end)?;
-        let events = self.events(task, &(address..address + 1))?;
-        Some(self.generation(task, &events, address..address + 1))
+        let byte = address..address + 1;
+        let events = self.events(task, &byte)?;
+        self.generations(task, &events, vec![byte])?.pop()
     }
 
     /// The generations of an argument's memory, in the order of addresses, from its first to its last byte. `None` as for
@@ -67,7 +70,7 @@ impl<'g> Generations<'g> {
         let mut bounds: Vec<u64> = ends.chain([memory.start, memory.end]).collect();
         bounds.sort_unstable();
         bounds.dedup();
-        if bounds.len() > MAX_PARTS {
+        if (bounds.len() as u64).saturating_mul(events.len() as u64) > MAX_STEPS {
             return None;
         }
         // Neighbors of one generation are one part.
@@ -79,7 +82,7 @@ impl<'g> Generations<'g> {
                 _ => parts.push(part),
             }
         }
-        Some(parts.into_iter().map(|part| self.generation(task, &events, part)).collect())
+        if parts.len() > MAX_PARTS { None } else { self.generations(task, &events, parts) }
     }
 
     /// The allocations and releases of a range up to the time at which a task got its memory.
@@ -92,39 +95,44 @@ impl<'g> Generations<'g> {
         Some(events.filter(|event| event.at_ns <= given).collect())
     }
 
-    fn generation(
+    fn generations(
         &self,
         task: Task<'_>,
         events: &[&'g AllocationEvent],
-        addresses: Range<u64>,
-    ) -> Generation<'g> {
-        let State { number, allocated, freed } = state(events, addresses.start);
-        let since = allocated.map_or(0, |event| event.at_ns);
-        let (writers, more_writers) = self.writers(task, since, &addresses);
-        Generation { addresses, number, allocated, freed, writers, more_writers }
-    }
-
-    fn writers(&self, task: Task<'_>, since: u64, addresses: &Range<u64>) -> (Vec<OutputRef>, u64) {
-        let Ok(layout) = Layout::contiguous(&[addresses.end - addresses.start], 8) else {
-            return (Vec::new(), 0);
-        };
-        let part = TensorView::new(layout, addresses.start);
-        let (mut writers, mut more) = (Vec::new(), 0);
+        parts: Vec<Range<u64>>,
+    ) -> Option<Vec<Generation<'g>>> {
+        let mut steps = 0;
+        let mut found = Vec::with_capacity(parts.len());
+        for addresses in parts {
+            let layout = Layout::contiguous(&[addresses.end - addresses.start], 8).ok()?;
+            let State { number, allocated, freed } = state(events, addresses.start);
+            let (writers, more_writers) = (Vec::new(), 0);
+            let part = TensorView::new(layout, addresses.start);
+            found.push((part, Generation { addresses, number, allocated, freed, writers, more_writers }));
+        }
         for place in (0..task.place()).rev() {
             let other = self.graph.task(place);
-            if other.given_time().is_some_and(|given| given < since) {
-                continue;
-            }
-            let wrote = other.outputs().filter(|output| !output.is_unchanged());
-            let wrote = wrote.filter(|output| TensorView::of(*output).is_some_and(|view| view.shares(&part)));
-            for output in wrote {
-                match writers.len() < MAX_WRITERS {
-                    true => writers.push(OutputRef { task: place, arg_index: output.arg_index }),
-                    false => more += 1,
+            for output in other.outputs().filter(|output| !output.is_unchanged()) {
+                let Some(view) = TensorView::of(output) else { continue };
+                for (part, generation) in &mut found {
+                    steps += 1;
+                    let since = generation.allocated.map_or(0, |event| event.at_ns);
+                    if other.given_time().is_some_and(|given| given < since) || !view.shares(part) {
+                        continue;
+                    }
+                    match generation.writers.len() < MAX_WRITERS {
+                        true => {
+                            generation.writers.push(OutputRef { task: place, arg_index: output.arg_index })
+                        }
+                        false => generation.more_writers += 1,
+                    }
                 }
             }
+            if steps > MAX_STEPS {
+                return None;
+            }
         }
-        (writers, more)
+        Some(found.into_iter().map(|(_, generation)| generation).collect())
     }
 }
 
@@ -170,8 +178,11 @@ mod tests {
         TaskGraph::build(tasks_with(tasks, events), None)
     }
 
-    /// The parts of an argument: addresses, number, storages of allocation and release, and the tasks that wrote.
-    fn parts(graph: &TaskGraph, task: usize, arg: u16) -> Vec<(Range<u64>, u64, [u64; 2], Vec<u64>)> {
+    /// Addresses, number, storages of allocation and release, and the tasks that wrote.
+    type Part = (Range<u64>, u64, [u64; 2], Vec<u64>);
+
+    /// The parts of an argument.
+    fn parts(graph: &TaskGraph, task: usize, arg: u16) -> Vec<Part> {
         let (task, generations) = (graph.task(task), Generations::of(graph));
         let storage = |event: Option<&AllocationEvent>| event.map_or(0, |event| event.storage);
         let parts = generations.parts(task, task.argument(arg).unwrap()).unwrap();

@@ -10,8 +10,9 @@ use tensortap_abi::{
 };
 
 use crate::{
-    Attribute, RecordingThread, TaskKey,
+    Attribute, Dump, FormatError, RecordingThread, TaskKey,
     attributes::{AttributeJoiner, RawAttribute},
+    join::Definitions,
     json::{Decimal, Hex64},
     json_records::{JsonNameCache, write_edge},
     manifest::{JsonInput, JsonListWriter, JsonObjectWriter, StreamError},
@@ -206,19 +207,8 @@ impl JsonInput<'_> {
 
     fn write_allocations<W: Write>(&self, list: &mut JsonListWriter<'_, W>) -> Result<(), StreamError> {
         self.for_each(&[RecordKind::Allocation], |_, record| {
-            let Some(event) = record.get::<AllocationRecord>() else { return Ok(()) };
-            let some = |number: u64| (number != 0).then_some(Hex64(number));
-            list.push(&AllocationEntry {
-                at_ns: Decimal(event.at_ns),
-                freed: event.freed != 0,
-                address: Hex64(event.address),
-                bytes: event.bytes,
-                space: MemorySpace::from_tag(event.space).unwrap_or_default().name(),
-                storage: some(event.storage),
-                pool: (event.pool != 0).then(|| self.definitions.string(event.pool).unwrap_or("?")),
-                queue: (event.queue != 0).then_some(event.queue),
-                after_task: some(event.after_task),
-            })
+            let event = record.get().map(|event| AllocationEntry::of(event, &self.definitions));
+            event.map_or(Ok(()), |event| list.push(&event))
         })
     }
 }
@@ -254,9 +244,9 @@ struct CollectiveEntry<'d> {
     kind: &'static str,
 }
 
-/// An allocation or a release.
+/// An allocation or a release, as in `graph.json`.
 #[derive(Serialize)]
-struct AllocationEntry<'d> {
+pub struct AllocationEntry<'d> {
     at_ns: Decimal<u64>,
     freed: bool,
     address: Hex64,
@@ -270,6 +260,38 @@ struct AllocationEntry<'d> {
     queue: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     after_task: Option<Hex64>,
+}
+
+impl<'d> AllocationEntry<'d> {
+    fn of(event: &AllocationRecord, definitions: &'d Definitions) -> AllocationEntry<'d> {
+        let some = |number: u64| (number != 0).then_some(Hex64(number));
+        AllocationEntry {
+            at_ns: Decimal(event.at_ns),
+            freed: event.freed != 0,
+            address: Hex64(event.address),
+            bytes: event.bytes,
+            space: MemorySpace::from_tag(event.space).unwrap_or_default().name(),
+            storage: some(event.storage),
+            pool: (event.pool != 0).then(|| definitions.string(event.pool).unwrap_or("?")),
+            queue: (event.queue != 0).then_some(event.queue),
+            after_task: some(event.after_task),
+        }
+    }
+}
+
+impl Dump {
+    /// Every allocation and release of memory as an entry of `graph.json`, in the order of the dump.
+    ///
+    /// # Errors
+    /// If the index cannot be read.
+    pub fn allocations(&self) -> Result<Vec<AllocationEntry<'_>>, FormatError> {
+        let definitions = self.source().names().1;
+        let mut entries = Vec::new();
+        self.for_each_of(&[RecordKind::Allocation], |record| {
+            entries.extend(record.get().map(|event| AllocationEntry::of(event, definitions)));
+        })?;
+        Ok(entries)
+    }
 }
 
 /// An attribute with its task.

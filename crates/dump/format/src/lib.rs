@@ -81,7 +81,7 @@ pub use dispatch::{
 };
 pub use error::FormatError;
 pub use footer::{DumpCounters, Footer, GoldenVerdict, InFlightTask, Loss, Status, ThreadEnd, Totals};
-pub use graph::Edge;
+pub use graph::{AllocationEntry, Edge};
 pub use info::{
     ARGS_FILE, BIN_FILE, GRAPH_FILE, HOST_PLATFORM, INDEX_FILE, KERNEL_ARGS_FILE, KernelInfo,
     KernelTolerance, MANIFEST_FILE, RECORD_RUNTIME, RunInfo,

@@ -8,7 +8,7 @@ use serde::ser::{Error as _, SerializeSeq};
 use serde::{Serialize, Serializer};
 use tensortap::TaskId;
 use tensortap::abi::NO_KERNEL;
-use tensortap::format::{Dump, FormatError, Loss, Names, RunInfo, Tail, TaskKey};
+use tensortap::format::{AllocationEntry, Dump, FormatError, Loss, Names, RunInfo, Tail, TaskKey};
 
 use super::record::{KernelNames, ProgramContext, ProgramFacts, RecordDocument};
 use super::{Lines, begin_records};
@@ -198,6 +198,11 @@ impl<'r, 'a> ListDocument<'r, 'a> {
                 lines.put(out, &BareTask::of(part, context, task))?;
             }
         }
+        write!(out, "\n  ],\n  \"allocations\": [")?;
+        let mut lines = Lines::new();
+        for part in self.rows.parts() {
+            allocations(part)?.iter().try_for_each(|event| lines.put(out, event))?;
+        }
         Ok(writeln!(out, "\n  ]\n}}")?)
     }
 }
@@ -212,6 +217,8 @@ impl Serialize for ListDocument<'_, '_> {
             /// Absent unless a dump is of a recorded program.
             #[serde(skip_serializing_if = "Option::is_none")]
             without_records: Option<Vec<BareTask<'h>>>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            allocations: Option<Vec<RankedAllocation<'h>>>,
         }
         let head = Head::of(self.rows).map_err(S::Error::custom)?;
         let shared = shared_by(self.rows).map_err(S::Error::custom)?;
@@ -220,8 +227,13 @@ impl Serialize for ListDocument<'_, '_> {
             let tasks = without_records(part, context).map_err(S::Error::custom)?;
             without.extend(tasks.into_iter().map(|task| BareTask::of(part, context, task)));
         }
-        let without = shared.iter().any(|context| context.program.is_known()).then_some(without);
-        Whole { head, records: Records(self.rows), without_records: without }.serialize(serializer)
+        let mut events = Vec::new();
+        for part in self.rows.parts() {
+            events.extend(allocations(part).map_err(S::Error::custom)?);
+        }
+        let is_known = shared.iter().any(|context| context.program.is_known());
+        let (without_records, allocations) = (is_known.then_some(without), is_known.then_some(events));
+        Whole { head, records: Records(self.rows), without_records, allocations }.serialize(serializer)
     }
 }
 
@@ -253,6 +265,23 @@ impl<'a> BareTask<'a> {
             facts: context.program.facts(task),
         }
     }
+}
+
+/// An allocation or a release in a recorded program, as in `graph.json`.
+#[derive(Serialize)]
+struct RankedAllocation<'a> {
+    rank: Option<u64>,
+    #[serde(flatten)]
+    event: AllocationEntry<'a>,
+}
+
+/// The allocations and releases of a dump, unless selectors name records or tasks.
+fn allocations<'a>(part: &Part<'a>) -> Result<Vec<RankedAllocation<'a>>, FormatError> {
+    let (dump, rank) = (part.dump, part.rank);
+    if !part.selection.is_all() || !dump.info().is_of_program() {
+        return Ok(Vec::new());
+    }
+    Ok(dump.allocations()?.into_iter().map(|event| RankedAllocation { rank, event }).collect())
 }
 
 /// The selected tasks without records.

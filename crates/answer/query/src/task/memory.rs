@@ -119,7 +119,7 @@ pub fn memory_text(graph: &TaskGraph, task: Task<'_>) -> String {
         let Some(parts) = parts else {
             let _ = writeln!(
                 text,
-                "  not known: the dump has no allocations of it, or no times to compare them with"
+                "  not known: the dump has no allocations of it, no times to compare them with, or too many tasks"
             );
             continue;
         };

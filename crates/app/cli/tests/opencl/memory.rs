@@ -13,7 +13,7 @@ fn buffers_and_shared_memory_have_storages_and_places_in_the_order_of_tasks() {
     let tasks = dump.tasks().unwrap();
     let constant = |event: &AllocationEvent| {
         let after = tasks.iter().find(|task| task.task_id == event.after_task)?;
-        Some(after.argument(1)?.scalar_bits?)
+        after.argument(1)?.scalar_bits
     };
     let mut storages = Vec::new();
     let event = |event: &AllocationEvent| {

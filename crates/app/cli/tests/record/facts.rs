@@ -145,6 +145,10 @@ fn every_fact_of_a_program_is_shown_and_verified() {
     }
 
     let graph = recordings.graph("right");
+    let mut listed = list["allocations"].clone();
+    let rankless = |event: &mut Value| event.as_object_mut().unwrap().remove("rank") == Some(Value::Null);
+    assert!(listed.as_array_mut().unwrap().iter_mut().all(rankless));
+    assert_eq!(listed, graph["allocations"]);
     let tasks = graph["tasks"].as_array().unwrap();
     assert_eq!((tasks.len(), &graph["schema_version"]), (14, &json!(2)));
     for (task, parent) in

@@ -261,7 +261,7 @@ impl From<&TaskFacts> for TaskRecord {
             step: facts.step,
             module: facts.module,
             operation: facts.operation as u8,
-            core: facts.core.and_then(|core| u16::try_from(core + 1).ok()).unwrap_or(0),
+            core: facts.core.and_then(|core| u16::try_from(core.checked_add(1)?).ok()).unwrap_or(0),
             parent_task: facts.parent.unwrap_or(0),
             work_dims,
             grid,

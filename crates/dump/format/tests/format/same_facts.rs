@@ -334,3 +334,56 @@ fn allocations_that_contradict_each_other_are_problems() {
         "{found:?}"
     );
 }
+
+/// Calls a function with every value of a document that has no parts.
+fn leaves(value: &mut Value, each: &mut dyn FnMut(&mut Value)) {
+    match value {
+        Value::Array(values) => values.iter_mut().for_each(|value| leaves(value, each)),
+        Value::Object(values) => values.values_mut().for_each(|value| leaves(value, each)),
+        leaf => each(leaf),
+    }
+}
+
+#[test]
+fn facts_with_any_values_cause_an_error_or_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let from = dir.path().join("from");
+    odd(&from);
+    fs::remove_file(from.join("tensor_dump.idx")).unwrap();
+    let graph = read_json(from.join("graph.json"));
+    let mut count = 0;
+    leaves(&mut graph.clone(), &mut |_| count += 1);
+    let replacements = [
+        Value::Null,
+        json!(-1),
+        json!(u32::MAX),
+        json!(u64::MAX),
+        json!("0xffffffffffffffff"),
+        json!("?"),
+        json!([]),
+        json!({"type": "int", "value": "x"}),
+    ];
+    let mut read = 0;
+    let largest = json!(u32::MAX);
+    let every = (0..count).zip(replacements.iter().cycle());
+    for (number, replacement) in every.chain((0..count).map(|number| (number, &largest))) {
+        let (mut damaged, mut at) = (graph.clone(), 0);
+        leaves(&mut damaged, &mut |leaf| {
+            if at == number {
+                *leaf = replacement.clone();
+            }
+            at += 1;
+        });
+        fs::write(from.join("graph.json"), serde_json::to_vec(&damaged).unwrap()).unwrap();
+        let Ok(dump) = Dump::open(&from) else { continue };
+        let _ = verify(&dump);
+        let (Ok(tasks), Ok(details)) = (dump.tasks(), dump.details()) else { continue };
+        read += 1;
+        for task in tasks.iter() {
+            let _ =
+                (task.regions().count(), task.children().count(), task.collective(), details.of(task.key()));
+            let _ = (details.attributes(task.key()).count(), dump.facts_of(task));
+        }
+    }
+    assert!(read > 100 && read < 2 * count, "{read} of {} documents are read", 2 * count);
+}
