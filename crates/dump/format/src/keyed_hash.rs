@@ -1,5 +1,5 @@
 //! A keyed hash over the files of a dump that decide what it means and which code a replay runs. Only someone with the key
-//! can compute it, so an equal hash proves that nobody else changed these files. Payloads count through the hashes
+//! can compute it, so an equal hash proves that these files are unchanged. Payloads count through the hashes
 //! in the index.
 
 use std::{
