@@ -1,4 +1,5 @@
 use std::ops::RangeInclusive;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit};
@@ -285,7 +286,16 @@ impl DumpConfig {
 
 /// By how many bytes the arenas of a process may grow at this moment; 0 if the available memory is not known.
 pub(crate) fn arena_budget() -> u64 {
-    available_bytes().unwrap_or(0) / ARENA_SHARE
+    let group = Path::new("/sys/fs/cgroup");
+    let read = |name: &str| std::fs::read_to_string(group.join(name)).unwrap_or_default();
+    let of_group = left_in_group(&read("memory.max"), &read("memory.current")).unwrap_or(u64::MAX);
+    available_bytes().unwrap_or(0).min(of_group) / ARENA_SHARE
+}
+
+/// Memory that is left to a container, from the files of its control group; `None` without a limit.
+fn left_in_group(most: &str, used: &str) -> Option<u64> {
+    let most: u64 = most.trim().parse().ok()?;
+    Some(most.saturating_sub(used.trim().parse().unwrap_or(0)))
 }
 
 /// Whether the program's address space or its files, which include its memory files, are limited.
@@ -302,4 +312,34 @@ fn func_ids(scene: &dyn Scene, word: &str) -> Result<Vec<u32>, Error> {
         return Err(UnknownName::new("kernel", word, scene.kernels().iter().map(|k| k.name)).into());
     }
     Ok(meant)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_has_what_its_group_has_left() {
+        assert_eq!(left_in_group("1000\n", "300\n"), Some(700));
+        assert_eq!(left_in_group("1000\n", "1300\n"), Some(0));
+        assert_eq!(left_in_group("1000", ""), Some(1000));
+        assert_eq!([left_in_group("max\n", "5\n"), left_in_group("", "")], [None, None]);
+    }
+
+    #[test]
+    fn only_blocking_dumps_that_are_read_live_have_growing_arenas() {
+        let growing =
+            DumpConfig { arena_bytes: 1 << 20, arena_grows: true, ..DumpConfig::new(DumpLevel::Full) };
+        let (geometry, arena) = growing.program_geometry().unwrap();
+        assert!(geometry.arena_bytes >= 1 << 20 && geometry.arena_bytes <= MAX_GROWN_ARENA_BYTES);
+        assert_eq!(arena.start > 0, geometry.arena_bytes > 1 << 20, "{arena:?}");
+        for fixed in [
+            DumpConfig { arena_grows: false, ..growing.clone() },
+            DumpConfig { policy: DumpPolicy::Drop, ..growing.clone() },
+            DumpConfig { collect: DumpCollect::Batch, ..growing.clone() },
+        ] {
+            let (geometry, arena) = fixed.program_geometry().unwrap();
+            assert_eq!((geometry.arena_bytes, arena), (1 << 20, ArenaGrowth::default()));
+        }
+    }
 }

@@ -50,6 +50,7 @@ mod json_check;
 mod json_records;
 mod json_stream;
 mod json_text;
+mod keyed_hash;
 mod layout;
 mod manifest;
 mod manifest_check;
@@ -87,6 +88,7 @@ pub use info::{
     KernelTolerance, MANIFEST_FILE, RECORD_RUNTIME, RunInfo,
 };
 pub use join::Names;
+pub use keyed_hash::KEYED_HASH_BYTES;
 pub use layout::{INDEX_VERSION, OLDEST_INDEX_VERSION, SEGMENTED_INDEX_VERSION};
 pub use manifest::{SCHEMA_VERSION, SEGMENTED_SCHEMA_VERSION};
 pub use modules::{ImageWriter, MODULES_DIR, Module, image_file_name};

@@ -118,7 +118,7 @@ fn listed_module(stated: &Value) -> Option<Module> {
 }
 
 /// Opens a regular file. Rejects pipes, links that point outside the folder, and folders that are links.
-fn open_plain(path: &Path) -> std::io::Result<File> {
+pub(crate) fn open_plain(path: &Path) -> std::io::Result<File> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(std::io::Error::new(
             ErrorKind::InvalidInput,

@@ -158,10 +158,9 @@ impl<'m> Lane<'m> {
     pub fn reserve(&mut self, need: Option<SpaceRequest>) -> Result<Reservation, ReserveRefusal> {
         self.open_buffer()?;
         let position = match self.take_space(need) {
-            None if self.find_space() => self.take_space(need),
-            position => position,
+            Some(position) => position,
+            None => self.take_found_space(need).ok_or(ReserveRefusal::NoSpace)?,
         };
-        let position = position.ok_or(ReserveRefusal::NoSpace)?;
         let place = self.reserved;
         self.reserved += 1;
         let seq = self.next_seq;
@@ -169,13 +168,19 @@ impl<'m> Lane<'m> {
         Ok(Reservation { seq, place, position, bytes: need.map_or(0, |need| need.bytes) })
     }
 
-    #[inline]
+    /// Inlined, so that a limit costs no instruction while space is free.
+    #[inline(always)]
     fn take_space(&mut self, need: Option<SpaceRequest>) -> Option<u64> {
         match need {
             Some(SpaceRequest { bytes, align, follows: false }) => self.space.reserve_near(bytes, align),
             Some(SpaceRequest { bytes, align, follows: true }) => self.space.reserve(bytes, align),
             None => Some(0),
         }
+    }
+
+    #[cold]
+    fn take_found_space(&mut self, need: Option<SpaceRequest>) -> Option<u64> {
+        if self.find_space() { self.take_space(need) } else { None }
     }
 
     /// Uses more of the arena if the host allows it by now. Otherwise asks for more, if there is more. Returns

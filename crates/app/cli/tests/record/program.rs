@@ -132,7 +132,8 @@ fn burst(tensors: u64) {
     let mut recorder = session.named_thread("burst").unwrap();
     let kernel = recorder.kernel("made").unwrap();
     let mut task = recorder.begin(&TaskInfo { id: 1, ..TaskInfo::of(kernel) }).unwrap();
-    let content = |arg: u64| (0..1_u64 << 17).flat_map(|at| (at * at ^ arg << 40).to_le_bytes()).collect();
+    let content =
+        |arg: u64| (0..1_u64 << 17).flat_map(|at| ((at * at) ^ (arg << 40)).to_le_bytes()).collect();
     let contents: Vec<Vec<u8>> = (0..tensors).map(content).collect();
     for (arg, content) in (0..).zip(&contents) {
         let tensor = Tensor::of(&content[..], DType::UInt8).unwrap().arg(arg).role(Role::Input);

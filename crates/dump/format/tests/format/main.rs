@@ -8,6 +8,7 @@ mod foreign;
 mod hostile;
 mod hostile_manifests;
 mod keeping_last;
+mod keyed;
 mod naming;
 mod payloads;
 mod peers;
