@@ -114,20 +114,26 @@ impl Pairing<'_> {
     }
 }
 
-/// Whether some pair of programs with several threads or queues left other content and has no name of its own. Then the
-/// numbers of tasks do not show that it is one task.
+/// Whether several pairs of programs with several threads or queues look alike, left other content and have no names of
+/// their own. Then the numbers of tasks do not show which belong together.
 pub(super) fn may_be_exchanged(
     (first, second): (&TaskGraph, &TaskGraph),
     partners: &[usize],
     uniquely_named: &HashSet<usize>,
+    exact: &MatchCriteria,
 ) -> bool {
     let graphs = [first, second];
     let may_be_reordered =
         graphs.iter().all(|graph| graph.others_write) && graphs.iter().any(|graph| graph.has_several_lanes());
-    let differs = |(ours, theirs): (usize, &usize)| {
-        !uniquely_named.contains(&ours) && outputs_of(first, ours) != outputs_of(second, *theirs)
+    if !may_be_reordered {
+        return false;
+    }
+    let differs = |(ours, theirs): &(usize, &usize)| {
+        !uniquely_named.contains(ours) && outputs_of(first, *ours) != outputs_of(second, **theirs)
     };
-    may_be_reordered && partners.iter().enumerate().any(differs)
+    let mut seen = HashSet::new();
+    let mut differing = partners.iter().enumerate().filter(differs);
+    differing.any(|(ours, _)| !seen.insert(exact.local(first.tasks(), first.task(ours))))
 }
 
 /// Hash of everything that a task left in its outputs; `None` if it has none, or if some of it was not captured.

@@ -127,7 +127,7 @@ pub fn match_tasks(first: &TaskGraph, second: &TaskGraph, options: MatchOptions)
     let by_number = ids::pairs_of_equal_numbering(first, second, &exact);
     // Threads and pools may exchange tasks that only differ in what they write.
     let may_be_exchanged =
-        |partners: &Vec<usize>| doubts::may_be_exchanged((first, second), partners, &uniquely_named);
+        |partners: &Vec<usize>| doubts::may_be_exchanged((first, second), partners, &uniquely_named, &exact);
     if let Some(partners) = by_number.filter(|partners| !may_be_exchanged(partners)) {
         let partner = partners.into_iter().map(Some).collect();
         return Matching { partner, uniquely_named, ..Matching::default() };

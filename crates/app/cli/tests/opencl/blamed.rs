@@ -163,7 +163,7 @@ fn filtered_tasks_are_no_race() {
         (
             "event",
             "--dump-task 0x5-0x7",
-            "(gather) cannot be judged: argument 0 is ambiguous: nothing orders it with task 0x5",
+            "(gather) cannot be judged: argument 1 after the task: a task that a dump lacks may have run at the same time",
         ),
     ];
     succeeded(&bench.program(Some(("right", "")), "blamed.py").arg("right").output().unwrap());
