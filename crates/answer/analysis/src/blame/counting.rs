@@ -94,7 +94,7 @@ impl Blame {
 
     /// Whether a task of a program received something else than its partner, and nothing shows why because a dump is
     /// incomplete. Threads number their tasks as they come, so the partner may be that of another task, unless its name
-    /// identifies it.
+    /// or kernel identifies it.
     fn may_have_other_partner(&self, task: usize) -> bool {
         let any = |is: fn(&TaskGraph) -> bool| is(&self.graph) || self.golden.as_ref().is_some_and(is);
         let is_outside = |record: &ComparedArg| {
@@ -102,7 +102,7 @@ impl Blame {
         };
         self.graph.others_write
             && self.findings[task].label == Label::Unknown
-            && !self.matching.uniquely_named.contains(&task)
+            && !self.matching.identified.contains(&task)
             && any(|graph| graph.gap.is_some())
             && any(TaskGraph::has_several_lanes)
             && self.compared_args[task].iter().any(is_outside)

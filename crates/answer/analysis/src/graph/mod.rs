@@ -60,6 +60,8 @@ pub struct RunExtent {
     pub ended_early: bool,
     /// Whether filters removed tasks, not only arguments. `None` if that is not known.
     pub filters_tasks: Option<bool>,
+    /// Whether the dump has all tasks of each kernel of which it has one.
+    pub has_whole_kernels: bool,
     /// Whether several threads recorded, or the program had several queues. The dump may lack the tasks of some of them.
     pub had_several_lanes: bool,
 }
@@ -315,7 +317,19 @@ fn extent(dump: &Dump) -> RunExtent {
     const SECOND_QUEUE: u32 = 2;
     let had_several_lanes =
         footer.is_some_and(|footer| footer.threads.len() > 1) || dump.queue_name(SECOND_QUEUE).is_some();
-    RunExtent { records, ended_early, filters_tasks: filters_tasks(dump), had_several_lanes }
+    /// Filters that may remove some tasks of a kernel.
+    const WITHIN_KERNELS: [&str; 3] = ["task", "first", "last"];
+    let mut filters = dump.info().filters.iter();
+    let has_losses = dump.footer().is_none_or(|footer| !footer.losses.is_empty()) || !dump.gaps().is_empty();
+    let has_whole_kernels =
+        !ended_early && !has_losses && !filters.any(|filter| WITHIN_KERNELS.contains(&filter.as_str()));
+    RunExtent {
+        records,
+        ended_early,
+        filters_tasks: filters_tasks(dump),
+        has_whole_kernels,
+        had_several_lanes,
+    }
 }
 
 /// Whether the dump's filters removed tasks. A recorded program reports its tasks even if no argument passes the filters.

@@ -60,9 +60,8 @@ impl Pairing<'_> {
         }
         let lacks_tasks = self.complete.lacks_tasks.contains(&true);
         let traits = &MatchCriteria { scalars: by_shape.scalars || lacks_tasks, ..*by_shape };
-        let is_unlike = |pair: &(usize, usize)| {
-            !self.uniquely_named.contains(&pair.0) && !self.is_compatible(*pair, traits)
-        };
+        let is_unlike =
+            |pair: &(usize, usize)| !self.identified.contains(&pair.0) && !self.is_compatible(*pair, traits);
         self.certain_pairs().filter(is_unlike).map(|(ours, _)| ours).collect()
     }
 
@@ -108,7 +107,7 @@ impl Pairing<'_> {
         let is_of_another = |&(ours, theirs): &(usize, usize)| {
             let content = outputs_of(self.first, ours).filter(|_| !is_equal(ours, theirs));
             let another = content.and_then(|content| unlike.get(&(colors[ours], content)));
-            !self.uniquely_named.contains(&ours) && another.is_some_and(|another| *another != theirs)
+            !self.identified.contains(&ours) && another.is_some_and(|another| *another != theirs)
         };
         self.certain_pairs().filter(is_of_another).map(|(ours, _)| ours).collect()
     }
@@ -119,7 +118,7 @@ impl Pairing<'_> {
 pub(super) fn may_be_exchanged(
     (first, second): (&TaskGraph, &TaskGraph),
     partners: &[usize],
-    uniquely_named: &HashSet<usize>,
+    identified: &HashSet<usize>,
     exact: &MatchCriteria,
 ) -> bool {
     let graphs = [first, second];
@@ -129,7 +128,7 @@ pub(super) fn may_be_exchanged(
         return false;
     }
     let differs = |(ours, theirs): &(usize, &usize)| {
-        !uniquely_named.contains(ours) && outputs_of(first, *ours) != outputs_of(second, **theirs)
+        !identified.contains(ours) && outputs_of(first, *ours) != outputs_of(second, **theirs)
     };
     let mut seen = HashSet::new();
     let mut differing = partners.iter().enumerate().filter(differs);

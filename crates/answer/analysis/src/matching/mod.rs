@@ -38,13 +38,13 @@ mod stretches;
 
 use std::collections::{HashMap, HashSet};
 
-use tensortap_format::Tasks;
+use tensortap_format::{Task, Tasks};
 
 use crate::graph::TaskGraph;
 use ids::TrustedIds;
 pub(crate) use ids::lacks_tasks;
 use pairing::{Completeness, Pairing, name_of};
-use signature::{KernelKey, MatchCriteria, StepKey};
+use signature::{KernelKey, MatchCriteria, StepKey, hash_of};
 
 /// Differences between the two dumps that the matching ignores.
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,9 +67,9 @@ pub struct Matching {
     pub uncertain: HashMap<usize, String>,
     /// Where the runs stop lining up. `None` if every task has a partner, or if a dump lacks tasks.
     pub parts_at: Option<UnmatchedStretch>,
-    /// Tasks of the first graph whose name no other task of their step has, in either dump. Only in programs with several
-    /// threads or queues, where positions and ids say less.
-    pub uniquely_named: HashSet<usize>,
+    /// Tasks of the first graph whose name no other task of their step has, in either dump, or whose kernels. Only in programs
+    /// with several threads or queues, where positions and ids say less.
+    pub identified: HashSet<usize>,
     /// Tasks of the first graph without a partner.
     pub only_first: Vec<UnmatchedTask>,
     /// Tasks of the second graph without a partner.
@@ -123,44 +123,54 @@ pub fn match_tasks(first: &TaskGraph, second: &TaskGraph, options: MatchOptions)
         external_inouts: !options.ignore_float_dtype,
         inout_sources: true,
     };
-    let uniquely_named = uniquely_named(first, second, exact.step);
+    let identified = identified(first, second, exact.step);
     let by_number = ids::pairs_of_equal_numbering(first, second, &exact);
     // Threads and pools may exchange tasks that only differ in what they write.
     let may_be_exchanged =
-        |partners: &Vec<usize>| doubts::may_be_exchanged((first, second), partners, &uniquely_named, &exact);
+        |partners: &Vec<usize>| doubts::may_be_exchanged((first, second), partners, &identified, &exact);
     if let Some(partners) = by_number.filter(|partners| !may_be_exchanged(partners)) {
         let partner = partners.into_iter().map(Some).collect();
-        return Matching { partner, uniquely_named, ..Matching::default() };
+        return Matching { partner, identified, ..Matching::default() };
     }
     let complete = Completeness {
         is_whole: [first, second].iter().all(|graph| graph.gap.is_none()),
         lacks_tasks: [lacks_tasks(first), lacks_tasks(second)],
     };
-    let pairing = Pairing::new(first, second, complete, uniquely_named, options.threads);
+    let pairing = Pairing::new(first, second, complete, identified, options.threads);
     Matcher { pairing, exact }.match_all()
 }
 
-/// See [`Matching::uniquely_named`].
-fn uniquely_named(first: &TaskGraph, second: &TaskGraph, step: StepKey) -> HashSet<usize> {
+/// See [`Matching::identified`].
+fn identified(first: &TaskGraph, second: &TaskGraph, step: StepKey) -> HashSet<usize> {
     let graphs = [first, second];
     let is_program = graphs.iter().all(|graph| graph.others_write);
     if !is_program || !graphs.iter().any(|graph| graph.has_several_lanes()) {
         return HashSet::new();
     }
-    let names = graphs.map(|graph| {
+    let mut found = only_ones(graphs, step, name_of);
+    if graphs.iter().all(|graph| graph.extent.has_whole_kernels) {
+        let kernels_of = |task: Task<'_>| {
+            let kernels = task.kernel_names();
+            (!kernels.is_empty()).then(|| hash_of(&kernels))
+        };
+        found.extend(only_ones(graphs, step, kernels_of));
+    }
+    found
+}
+
+/// The tasks of the first graph that are the only ones of their step with something, in both graphs.
+fn only_ones(graphs: [&TaskGraph; 2], step: StepKey, of: impl Fn(Task<'_>) -> Option<u64>) -> HashSet<usize> {
+    let [ours, theirs] = graphs.map(|graph| {
         let mut places: HashMap<(u64, u64), Option<usize>> = HashMap::new();
         for task in graph.tasks().iter() {
-            let Some(name) = name_of(task) else { continue };
-            let place = Some(task.place());
-            places
-                .entry((step.of(graph.tasks(), task), name))
-                .and_modify(|known| *known = None)
-                .or_insert(place);
+            let Some(key) = of(task) else { continue };
+            let place = places.entry((step.of(graph.tasks(), task), key));
+            place.and_modify(|known| *known = None).or_insert(Some(task.place()));
         }
         places
     });
-    let is_single = |name: &(u64, u64)| names[1].get(name).is_none_or(Option::is_some);
-    names[0].iter().filter(|(name, _)| is_single(name)).filter_map(|(_, place)| *place).collect()
+    let is_single = |key: &(u64, u64)| theirs.get(key).is_none_or(Option::is_some);
+    ours.iter().filter(|(key, _)| is_single(key)).filter_map(|(_, place)| *place).collect()
 }
 
 /// The stages of a matching.

@@ -39,8 +39,8 @@ pub(super) struct Pairing<'g> {
     /// By pair: why another pair fits as well.
     pub(super) uncertain: HashMap<usize, String>,
     pub(super) complete: Completeness,
-    /// See [`Matching::uniquely_named`].
-    pub(super) uniquely_named: HashSet<usize>,
+    /// See [`Matching::identified`].
+    pub(super) identified: HashSet<usize>,
     /// By position: tasks of the first graph that no other task of either graph looks like.
     unlike_others: HashSet<usize>,
     /// Whether these are recorded programs.
@@ -62,7 +62,7 @@ impl<'g> Pairing<'g> {
         first: &'g TaskGraph,
         second: &'g TaskGraph,
         complete: Completeness,
-        uniquely_named: HashSet<usize>,
+        identified: HashSet<usize>,
         threads: usize,
     ) -> Self {
         let graphs = [first, second];
@@ -76,7 +76,7 @@ impl<'g> Pairing<'g> {
             pair_of_second: vec![None; second.len()],
             uncertain: HashMap::new(),
             complete,
-            uniquely_named,
+            identified,
             unlike_others: HashSet::new(),
             has_equal_ids: false,
             are_programs,
@@ -371,8 +371,8 @@ impl<'g> Pairing<'g> {
     pub fn finish(mut self, traits: &MatchCriteria, lanes: &[LanePair]) -> Matching {
         self.pair_lone_stretches(lanes);
         self.doubt_pairs(traits);
-        let uniquely_named = std::mem::take(&mut self.uniquely_named);
-        let matched = Matching { partner: self.partner.clone(), uniquely_named, ..Matching::default() };
+        let identified = std::mem::take(&mut self.identified);
+        let matched = Matching { partner: self.partner.clone(), identified, ..Matching::default() };
         if self.is_complete() {
             return Matching { uncertain: self.uncertain, ..matched };
         }
@@ -433,7 +433,7 @@ impl<'g> Pairing<'g> {
             return Some("a dump lacks tasks, and one of them may fit as well".into());
         }
         let names = (name_of(self.first.task(ours)), name_of(self.second.task(theirs)));
-        if self.uniquely_named.contains(&ours) && names.0 == names.1 {
+        if self.identified.contains(&ours) && names.0 == names.1 && names.0.is_some() {
             return None;
         }
         let is_identified = self.unlike_others.contains(&ours);
