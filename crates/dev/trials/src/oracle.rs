@@ -20,7 +20,7 @@
 //! # What the verdict must be
 //! - A right run passes if both dumps have everything that some task left: full content, or equal hashes. Noise and errors
 //!   within the tolerance are right. It may be `undecided` if content after a task differs and the dumps do not show whether
-//!   the task wrote it: its role is not known, and a dump lacks the content before the task; or another task wrote to the
+//!   the task wrote it: it is no declared output, and a dump lacks the content before the task; or another task wrote to the
 //!   same argument at the same time.
 //! - No right run fails because something is outside its rule, or because a task stopped.
 //! - A wrong run fails if both dumps have the content of an element that a task wrote in one of the runs, the
@@ -302,7 +302,8 @@ impl Case<'_> {
             }
             actual.args.iter().zip(&golden.args).enumerate().any(|(arg, (left, right))| {
                 let has_none = |(of_actual, of_golden)| [of_actual, of_golden].contains(&Content::None);
-                !left.role_known
+                let is_output = left.role_known && !left.access.reads();
+                !is_output
                     && left.after != right.after
                     && !has_none(self.content(actual.id, arg, true))
                     && has_none(self.content(actual.id, arg, false))

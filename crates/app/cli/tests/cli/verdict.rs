@@ -112,3 +112,25 @@ fn a_crashed_run_fails_although_everything_captured_is_right() {
     assert_eq!((&said["failure"], &said["first_wrong"]), (&json!("crashed"), &json!([])), "{said}");
     assert!(said["headline"].as_str().expect("text").starts_with("the run crashed: "), "{said}");
 }
+
+#[test]
+fn damaged_contents_that_differ_do_not_pass() {
+    let folder = Folder::new();
+    vector(&folder, "", "right", 0);
+    vector(&folder, "--inject-fault mul=last", "wrong", 1);
+    // Contents with equal hashes are not read.
+    let damage = |name: &str| {
+        let path = folder.path(name).join("tensor_dump.bin");
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes.iter_mut().for_each(|byte| *byte ^= 0x55);
+        std::fs::write(path, bytes).unwrap();
+    };
+    damage("wrong");
+    let said = document(&folder, "blame wrong --golden right --json", 1);
+    assert_eq!((&said["verdict"], &said["failure"]), (&json!("undecided"), &json!("undecided")), "{said}");
+    let headline = said["headline"].as_str().unwrap();
+    assert!(headline.contains("differs, but its content cannot be compared: the payload of"), "{headline}");
+    assert!(headline.contains("tensortap verify"), "{headline}");
+    damage("right");
+    document(&folder, "blame right --golden right --json", 0);
+}
