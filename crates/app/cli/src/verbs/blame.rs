@@ -42,8 +42,8 @@ use case::Case;
     Labels: ok, wrong_here, inherited, raced, fed, masked, unknown.\n\
     Exit status: 0 the verdict is PASS; 1 the verdict is FAIL or UNDECIDED; 2 a dump cannot be read. FAIL means that \
     a record that counts is outside its rule, a task stopped, or nothing could be judged. It also means that the run \
-    failed its own golden although every kernel agrees with its reference. UNDECIDED means that a missing rank could change the \
-    verdict. Tasks that could not be judged cause a FAIL only with --strict")]
+    failed its own golden although every kernel agrees with its reference. UNDECIDED means that something differs, and that what \
+    the dumps lack, such as a rank or the content before a task, could show whether it is wrong. Tasks that could not be judged cause a FAIL only with --strict")]
 pub struct BlameArgs {
     #[command(flatten)]
     dump: DumpPathArg,
