@@ -27,7 +27,7 @@ fn events(dump: &Dump) -> Vec<Value> {
 #[test]
 fn stream_ordered_memory_has_its_pool_its_stream_and_its_place_there() {
     let plan = "stream 1 1\nstream 2 1\nalloc 0 16\nput 1 0 0 3 16 0\nalloc_async 1 1 32\nput 1 1 0 5 32 0\n\
-                put 2 0 0 6 16 0\nfree_async 1 1\nalloc_from 2 2 64 171\nput 2 2 0 7 64 0\nfree_async 2 2\nsync 1\nsync 2\n\
+                sync 1\nput 2 0 0 6 16 0\nfree_async 1 1\nalloc_from 2 2 64 171\nput 2 2 0 7 64 0\nfree_async 2 2\nsync 1\nsync 2\n\
                 free 0\nalloc 3 8\nsync 1\n";
     let bench = Bench::new();
     succeeded(&bench.program(plan, Some(("run", ""))).output().unwrap());
