@@ -10,7 +10,7 @@ use tensortap_geometry::Layout;
 
 use crate::graph::{OutputRef, TaskGraph, TensorView};
 
-/// Maximum number of parts of an argument that are told apart, of writers that are listed for each, and of steps of a search.
+/// Maximum number of parts of an argument, of writers that are listed for each part, and of steps of a search.
 const MAX_PARTS: usize = 256;
 const MAX_WRITERS: usize = 1000;
 const MAX_STEPS: u64 = 1 << 26;

@@ -7,6 +7,7 @@ use tensortap_format::{Argument, ArgumentSnapshot, FormatError, Task};
 
 use super::observed::lacks_records;
 use crate::evidence::{Evidence, Recording, Spans, holds_content_before, holds_output_of};
+use crate::graph::view::share_memory;
 use crate::graph::{TensorView, lane};
 use crate::labels::{Races, Status, TaskStatus};
 use crate::matching::Matching;
@@ -159,23 +160,19 @@ impl LostOrderSearch<'_> {
     /// Whether nothing orders a task with yet another one that may have written the argument. Then what one of the two
     /// wrote may appear as a change by the other one.
     fn has_rival(&self, other: usize, (task, arg): (Task<'_>, Argument<'_>)) -> bool {
-        let Some(own) = TensorView::of(arg) else { return true };
         let graph = self.ours.graph;
-        let shares = |written: &Argument<'_>| TensorView::of(*written).is_some_and(|view| view.shares(&own));
+        let may_write = |written: &Argument<'_>| written.may_be_written() && share_memory(*written, arg);
         let rivals = match (&self.by_times, graph.observations()) {
             (Some(times), _) => times.races.meanwhile(other),
             (None, Some(seen)) => {
                 let other = graph.task(other);
-                let written = other.arguments().filter(|arg| arg.may_be_written()).filter(shares);
+                let written = other.arguments().filter(may_write);
                 written.flat_map(|written| seen.unordered(other, written).tasks).collect()
             }
             (None, None) => return true,
         };
-        let may_write = |rival: &usize| {
-            *rival != task.place()
-                && graph.task(*rival).arguments().any(|written| written.may_be_written() && shares(&written))
-        };
-        rivals.iter().any(may_write)
+        let mut others = rivals.into_iter().filter(|&rival| rival != task.place());
+        others.any(|rival| graph.task(rival).arguments().any(|written| may_write(&written)))
     }
 
     /// Whether an argument holds what was there before another task. Without a record of that, what earlier tasks left there
@@ -186,19 +183,13 @@ impl LostOrderSearch<'_> {
         differing: &Spans,
         other: Task<'_>,
     ) -> Result<bool, FormatError> {
-        let Some(own) = TensorView::of(held.0) else { return Ok(false) };
-        let shares = |written: &Argument<'_>| TensorView::of(*written).is_some_and(|view| view.shares(&own));
-        if other.outputs().filter(shares).any(|written| written.before.is_some()) {
+        if other.outputs().any(|written| share_memory(written, held.0) && written.before.is_some()) {
             return holds_content_before(self.ours, held, differing, other);
         }
         let holders = self.ours.graph.last_holders(held.0);
-        for holder in holders {
-            if holds_output_of(self.ours, held, differing, self.ours.graph.task(holder.task))? {
-                return Ok(true);
-            }
-        }
         // If nothing is known about the memory before, times decide.
-        Ok(holders.is_empty() && self.by_times.is_some())
+        Ok(self.is_output_of_any(held, differing, holders.iter().map(|holder| holder.task))?
+            || holders.is_empty() && self.by_times.is_some())
     }
 
     /// Whether an argument is also what another task left there. Tasks of several steps often write the same.
@@ -209,10 +200,21 @@ impl LostOrderSearch<'_> {
         other: usize,
     ) -> Result<bool, FormatError> {
         let graph = self.ours.graph;
-        let mut others: Vec<usize> = graph.last_holders(arg).iter().map(|holder| holder.task).collect();
-        others.extend(graph.observations().map_or_else(Vec::new, |seen| seen.unordered(task, arg).tasks));
-        for another in others.into_iter().filter(|&another| another != other) {
-            if holds_output_of(self.ours, (arg, stage), differing, graph.task(another))? {
+        let holders = graph.last_holders(arg).iter().map(|holder| holder.task);
+        let unordered = graph.observations().map_or_else(Vec::new, |seen| seen.unordered(task, arg).tasks);
+        let others = holders.chain(unordered).filter(|&another| another != other);
+        self.is_output_of_any((arg, stage), differing, others)
+    }
+
+    /// Whether an argument is what one of these tasks left there.
+    fn is_output_of_any(
+        &self,
+        held: (Argument<'_>, DumpStage),
+        differing: &Spans,
+        tasks: impl Iterator<Item = usize>,
+    ) -> Result<bool, FormatError> {
+        for task in tasks {
+            if holds_output_of(self.ours, held, differing, self.ours.graph.task(task))? {
                 return Ok(true);
             }
         }
@@ -223,9 +225,7 @@ impl LostOrderSearch<'_> {
     /// content is missing there.
     fn left_right_content(&self, other: Task<'_>, arg: Argument<'_>) -> bool {
         let TaskStatus::Compared(statuses) = &self.statuses[other.place()] else { return false };
-        let Some(own) = TensorView::of(arg) else { return false };
-        let is_here = |written: Argument<'_>| TensorView::of(written).is_some_and(|view| view.shares(&own));
-        let mut written = other.arguments().zip(statuses).filter(|(written, _)| is_here(*written));
+        let mut written = other.arguments().zip(statuses).filter(|(written, _)| share_memory(*written, arg));
         written.all(|(_, status)| matches!(status.after, Status::Within | Status::NotApplicable))
     }
 

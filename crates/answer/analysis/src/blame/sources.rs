@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use tensortap_format::{Argument, Task};
 
 use super::wiring::{WiringChange, WiringDifference};
-use crate::graph::{OutputRef, TaskGraph, TensorView};
+use crate::graph::view::share_memory;
+use crate::graph::{OutputRef, TaskGraph};
 use crate::labels::{Status, TaskStatus};
 use crate::matching::Matching;
 
@@ -120,8 +121,7 @@ pub(super) fn is_evidence(difference: &WiringDifference, misdirected: &HashMap<(
 
 /// Whether two arguments share memory.
 fn shares(graph: &TaskGraph, (place, arg_index): (usize, u16), arg: Argument<'_>) -> bool {
-    let other = graph.task(place).argument(arg_index).and_then(TensorView::of);
-    other.zip(TensorView::of(arg)).is_some_and(|(one, other)| one.shares(&other))
+    graph.task(place).argument(arg_index).is_some_and(|other| share_memory(other, arg))
 }
 
 /// Whether the last writer of an argument is certain: nothing unordered with its task may have written it.

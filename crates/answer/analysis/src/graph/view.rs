@@ -176,6 +176,11 @@ impl Ranges {
     }
 }
 
+/// Whether two arguments share memory.
+pub(crate) fn share_memory(one: Argument<'_>, other: Argument<'_>) -> bool {
+    TensorView::of(one).zip(TensorView::of(other)).is_some_and(|(one, other)| one.shares(&other))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::may_be_reordered;
 use super::pairing::Pairing;
 use super::signature::{MatchCriteria, hash_of};
 use crate::graph::TaskGraph;
@@ -121,10 +122,7 @@ pub(super) fn may_be_exchanged(
     identified: &HashSet<usize>,
     exact: &MatchCriteria,
 ) -> bool {
-    let graphs = [first, second];
-    let may_be_reordered =
-        graphs.iter().all(|graph| graph.others_write) && graphs.iter().any(|graph| graph.has_several_lanes());
-    if !may_be_reordered {
+    if !may_be_reordered(first, second) {
         return false;
     }
     let differs = |(ours, theirs): &(usize, &usize)| {

@@ -140,11 +140,16 @@ pub fn match_tasks(first: &TaskGraph, second: &TaskGraph, options: MatchOptions)
     Matcher { pairing, exact }.match_all()
 }
 
+/// Whether these are programs with several threads or queues, which may start tasks in another order each time.
+fn may_be_reordered(first: &TaskGraph, second: &TaskGraph) -> bool {
+    let graphs = [first, second];
+    graphs.iter().all(|graph| graph.others_write) && graphs.iter().any(|graph| graph.has_several_lanes())
+}
+
 /// See [`Matching::identified`].
 fn identified(first: &TaskGraph, second: &TaskGraph, step: StepKey) -> HashSet<usize> {
     let graphs = [first, second];
-    let is_program = graphs.iter().all(|graph| graph.others_write);
-    if !is_program || !graphs.iter().any(|graph| graph.has_several_lanes()) {
+    if !may_be_reordered(first, second) {
         return HashSet::new();
     }
     let mut found = only_ones(graphs, step, name_of);

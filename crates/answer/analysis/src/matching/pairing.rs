@@ -12,7 +12,7 @@ use super::ids::{TrustedIds, namesake};
 use super::lanes::LanePair;
 use super::reasons::{MatchSide, unmatched};
 use super::signature::{ColorSum, MatchCriteria, certain_arguments, certain_producers, hash_of};
-use super::{Matching, stretches};
+use super::{Matching, may_be_reordered, stretches};
 use crate::graph::TaskGraph;
 use crate::steps::Budget;
 
@@ -65,9 +65,6 @@ impl<'g> Pairing<'g> {
         identified: HashSet<usize>,
         threads: usize,
     ) -> Self {
-        let graphs = [first, second];
-        let are_programs = graphs.iter().all(|graph| graph.others_write);
-        let may_be_reordered = are_programs && graphs.iter().any(|graph| graph.has_several_lanes());
         Pairing {
             first,
             second,
@@ -79,8 +76,8 @@ impl<'g> Pairing<'g> {
             identified,
             unlike_others: HashSet::new(),
             has_equal_ids: false,
-            are_programs,
-            may_be_reordered,
+            are_programs: first.others_write && second.others_write,
+            may_be_reordered: may_be_reordered(first, second),
             at_position: vec![None; first.len()],
             consumers: OnceLock::new(),
             threads,
@@ -345,8 +342,7 @@ impl<'g> Pairing<'g> {
     /// Pairs single tasks of one kernel and name between certain pairs of a program's queue or thread, whatever their
     /// arguments are: one of them got other arguments.
     fn pair_lone_stretches(&mut self, lanes: &[LanePair]) {
-        let is_program = self.first.others_write && self.second.others_write;
-        if !is_program || self.complete.lacks_tasks != [false, false] || !self.uncertain.is_empty() {
+        if !self.are_programs || self.complete.lacks_tasks != [false, false] || !self.uncertain.is_empty() {
             return;
         }
         for lane in lanes {

@@ -2,8 +2,7 @@
 
 use super::*;
 
-/// A program whose tasks run the same kernel: the id, the queue, and what the task writes, which stands for its part of the
-/// work.
+/// A program whose tasks run the same kernel: the id, the queue, and what the task writes. The digits of that are its scalar.
 fn program(launches: &[(u64, u32, &str)], gap: Option<&str>) -> TaskGraph {
     let task = |&(id, queue, part): &(u64, u32, &str)| {
         let number = part.trim_end_matches(char::is_alphabetic).parse::<u64>().unwrap();
