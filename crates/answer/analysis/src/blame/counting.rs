@@ -100,11 +100,10 @@ impl Blame {
         let is_outside = |record: &ComparedArg| {
             record.stage == DumpStage::BeforeDispatch && record.outcome.verdict == Verdict::Outside
         };
-        self.graph.others_write
+        self.matching.may_be_reordered
             && self.findings[task].label == Label::Unknown
             && !self.matching.identified.contains(&task)
             && any(|graph| graph.gap.is_some())
-            && any(TaskGraph::has_several_lanes)
             && self.compared_args[task].iter().any(is_outside)
     }
 

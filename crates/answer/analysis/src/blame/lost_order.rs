@@ -59,11 +59,13 @@ pub(super) fn find(
 /// For arguments of programs with declared roles that no earlier task wrote: a task that nothing orders with theirs and
 /// that declares to write there.
 pub(super) fn unordered_writers(run: Recording<'_>, evidence: &Evidence) -> HashMap<(usize, u16), usize> {
-    /// Limit on the distance of the two tasks.
+    /// Limit on the distance of the two tasks, and on the number of arguments.
     const MOST: usize = 5_000;
     let graph = run.graph;
-    let external: Vec<(usize, u16)> =
+    let mut external: Vec<(usize, u16)> =
         evidence.changed_inputs().filter(|(_, holder)| holder.is_none()).map(|(key, _)| key).collect();
+    external.sort_unstable();
+    external.truncate(MOST);
     let is_declared = graph.others_write && graph.observations().is_none() && graph.has_several_lanes();
     if !is_declared || external.is_empty() {
         return HashMap::new();

@@ -70,6 +70,8 @@ pub struct Matching {
     /// Tasks of the first graph whose name no other task of their step has, in either dump, or whose kernels. Only in programs
     /// with several threads or queues, where positions and ids say less.
     pub identified: HashSet<usize>,
+    /// Whether these are programs with several threads or queues, which may start tasks in another order each time.
+    pub may_be_reordered: bool,
     /// Tasks of the first graph without a partner.
     pub only_first: Vec<UnmatchedTask>,
     /// Tasks of the second graph without a partner.
@@ -130,7 +132,8 @@ pub fn match_tasks(first: &TaskGraph, second: &TaskGraph, options: MatchOptions)
         |partners: &Vec<usize>| doubts::may_be_exchanged((first, second), partners, &identified, &exact);
     if let Some(partners) = by_number.filter(|partners| !may_be_exchanged(partners)) {
         let partner = partners.into_iter().map(Some).collect();
-        return Matching { partner, identified, ..Matching::default() };
+        let may_be_reordered = may_be_reordered(first, second);
+        return Matching { partner, identified, may_be_reordered, ..Matching::default() };
     }
     let complete = Completeness {
         is_whole: [first, second].iter().all(|graph| graph.gap.is_none()),

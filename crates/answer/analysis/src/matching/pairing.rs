@@ -368,7 +368,8 @@ impl<'g> Pairing<'g> {
         self.pair_lone_stretches(lanes);
         self.doubt_pairs(traits);
         let identified = std::mem::take(&mut self.identified);
-        let matched = Matching { partner: self.partner.clone(), identified, ..Matching::default() };
+        let (partner, may_be_reordered) = (self.partner.clone(), self.may_be_reordered);
+        let matched = Matching { partner, identified, may_be_reordered, ..Matching::default() };
         if self.is_complete() {
             return Matching { uncertain: self.uncertain, ..matched };
         }
